@@ -62,7 +62,7 @@ class Correction(Record, frozen=True):
     pmid: str = ''
     note: str = ''
 
-# %% ../../nbs/core/records.ipynb #83c3c1f3
+# %% ../../nbs/core/records.ipynb #cccb3bb2
 def _demand(ok: bool, message: str):
     if not ok: raise ValueError(message)
 
@@ -83,7 +83,8 @@ class Document(Record, frozen=True):
     source: str = 'pubmed'                    # which reader made it
 
     def __post_init__(self):
-        _demand(bool(self.id.strip()), 'a document needs an id (a PMID or a PMCID), got an empty one')
+        _demand(bool(self.id) and not any(c.isspace() for c in self.id),
+                f'a document needs an id without white space (a PMID or a PMCID), got {self.id!r}')
         for s in self.sections:
             _demand(0 <= s.start <= s.end <= len(self.text),
                     f'section {s.label!r} of {self.id} spans {s.start}:{s.end}, outside its text of {len(self.text)} characters')

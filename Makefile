@@ -1,0 +1,14 @@
+.PHONY: docs test export ci
+
+docs:     # the site, into _docs/
+	python .ci/docs.py
+
+export:   # after changing a notebook: clean it, and write cpqa/ anew
+	nbdev_clean
+	nbdev_export
+
+test:
+	python -m pytest
+
+ci:       # what a release must pass, in a virtual environment of its own
+	bash .ci/run

@@ -1,0 +1,83 @@
+"""What all tests share: a cache of their own, a closed network, the real data where it is at hand, and copies of the tree."""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = Path(sysconfig.get_path('scripts'))
+
+# Before anything imports cpqa: the demo library and the converted model are made once, and never in the user's own cache.
+os.environ['CPQA_CACHE'] = str(ROOT/'.cache'/'cpqa')
+
+# A slow machine is no bug; everything else is as Hypothesis sets it (in CI it draws the same examples each time).
+settings.register_profile('cpqa', settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile('cpqa')
+
+
+class NetworkRefused(RuntimeError):
+    "A test tried to leave this machine. Not an OSError, so that no library takes it for a passing outage."
+
+
+LOCAL = {'', 'localhost', '::1', '0.0.0.0', '::', None}
+
+
+def is_local(host) -> bool: return host in LOCAL or str(host).startswith('127.')
+
+
+def close_network():
+    "Let sockets reach loopback addresses and AF_UNIX alone, for this process."
+    def guarded(connect):
+        def call(self, address, *args):
+            if self.family in (socket.AF_INET, socket.AF_INET6) and not is_local(address[0]):
+                raise NetworkRefused(f'a test tried to connect to {address}: tests run offline')
+            return connect(self, address, *args)
+        return call
+
+    def guarded_lookup(lookup):
+        def call(host, *args, **kwargs):
+            name = host.decode() if isinstance(host, bytes) else host
+            if not is_local(name): raise NetworkRefused(f'a test tried to look up {name!r}: tests run offline')
+            return lookup(host, *args, **kwargs)
+        return call
+
+    for name in ('connect', 'connect_ex'): setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
+    for name in ('getaddrinfo', 'gethostbyname', 'gethostbyname_ex'): setattr(socket, name, guarded_lookup(getattr(socket, name)))
+
+
+def pytest_sessionstart(session): close_network()
+
+
+def project_files() -> list[str]:
+    "The files of the project: tracked ones, and new ones that git does not ignore."
+    listed = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard', '-z'], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode: pytest.skip(f'not a git checkout: {listed.stderr.strip()}')
+    return sorted({name for name in listed.stdout.split('\0') if name and os.path.lexists(ROOT/name)})
+
+
+def copy_project(to: Path) -> Path:
+    "A copy of the project's files, as a fresh clone would have them."
+    for name in project_files():
+        (to/name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT/name, to/name, follow_symlinks=False)
+    return to
+
+
+def run_in(folder: Path, *command) -> subprocess.CompletedProcess:
+    "Run a command in a copy of the project, which then imports the copy's cpqa."
+    env = {k: v for k, v in os.environ.items() if k != 'IN_TEST'} | {'PYTHONPATH': str(folder)}
+    return subprocess.run([*map(str, command)], cwd=folder, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope='session')
+def data_dir() -> Path:
+    "The folder of real data: `$CPQA_DATA`, or ../shared/data beside the project; the test is skipped where there is none."
+    folder = Path(os.environ.get('CPQA_DATA') or ROOT.parent/'shared'/'data')
+    if not folder.is_dir(): pytest.skip(f'needs real data: set CPQA_DATA, or put it into {folder}')
+    return folder
