@@ -123,7 +123,7 @@ def search(self: CancerQA, query: str, k: int = 10, retriever: Way = 'hybrid') -
 
 CancerQA.search = search
 
-# %% ../nbs/pipeline.ipynb #3848d12c
+# %% ../nbs/pipeline.ipynb #75948904
 def ask(self: CancerQA, question: str) -> Answer:
     "The answer to a question: quotes with their places, the evidence read, and the time each stage took."
     question, t = clean_question(question), Timings()
@@ -139,7 +139,8 @@ def ask(self: CancerQA, question: str) -> Answer:
         evidence = TwoStage(vectors).select(question, vector, list(documents.values()), self.passages, routes(dense, terms))
     with t.stage('read'): answer = QuotingReader(encoder, self.quotes).read(question, evidence, documents, vector)
     with t.stage('check'): answer = _checked(answer, documents.values())
-    return replace(answer, library=f'{self.library.folder.name}, {len(self.library):,} documents', timings_ms=dict(t))
+    name = 'the demo notes' if self._library is None else self.library.folder.name
+    return replace(answer, library=f'{name}, {len(self.library):,} documents', timings_ms=dict(t))
 
 def _checked(answer: Answer, documents: Iterable[Document]) -> Answer:
     "The answer without citations that do not stand where they say; an abstention if none is left."

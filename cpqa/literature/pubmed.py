@@ -93,12 +93,12 @@ def _accent(base: str, x: str) -> bool: return base.isalnum() and len(x) == 1 an
 def _over(base: str, x: str) -> str: return base if _accent(base, x) else _raise(base, x)
 def _under(base: str, x: str) -> str: return f'{base}_({x})' if x and not _accent(base, x) else base
 
-# %% ../../nbs/literature/pubmed.ipynb #d34d9db6
+# %% ../../nbs/literature/pubmed.ipynb #137f4a2e
 def _scripts(kids: list[tuple[str, str]]) -> str:
     "An `mmultiscripts` of `kids`, pairs of tag and text: '3He', 'x1^2'."
     names = [name for name, _ in kids]
     cut = names.index('mprescripts') if 'mprescripts' in names else len(kids)
-    (base, *after), before = [t for _, t in kids[:cut]], [t for _, t in kids[cut+1:]]
+    (base, *after), before = [t for _, t in kids[:cut]] or [''], [t for _, t in kids[cut+1:]]
     for low, high in zip(after[::2], after[1::2]): base = _raise(_lower(base, low), high)
     front = '_'.join(t for low, high in zip(before[::2], before[1::2]) for t in (high, low) if t)
     return front + base
@@ -163,13 +163,13 @@ def _abstract(e: etree._Element | None) -> tuple[str, tuple[Section, ...]]:
         text += body
     return text, tuple(sections)
 
-# %% ../../nbs/literature/pubmed.ipynb #05fb6d9f
+# %% ../../nbs/literature/pubmed.ipynb #ccb0e5e2
 _ELSEWHERE = 'abstract available from the publisher'
 
 def _any_abstract(citation: etree._Element) -> tuple[str, tuple[Section, ...]]:
     "The abstract of a MedlineCitation, or the first other one in English."
     own = _abstract(citation.find('Article/Abstract'))
-    others = (_abstract(o) for o in citation.iterfind('OtherAbstract') if not own[0] and o.get('Language', 'eng') == 'eng')
+    others = (_abstract(o) for o in citation.iterfind('OtherAbstract') if o.get('Language', 'eng') == 'eng')
     return own if own[0] else next((o for o in others if o[0] and not o[0].lower().startswith(_ELSEWHERE)), ('', ()))
 
 # %% ../../nbs/literature/pubmed.ipynb #11be3353

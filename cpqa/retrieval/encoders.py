@@ -161,7 +161,7 @@ class EmbeddedEncoder:
         "Which model this is: name, SHA-256 of its weights, dimensions, tokens read."
         return {'model': MINILM, 'sha256': MINILM_SHA256, 'dim': self.dim, 'max_tokens': self.max_tokens}
 
-# %% ../../nbs/retrieval/encoders.ipynb #8c6eaa95
+# %% ../../nbs/retrieval/encoders.ipynb #183927be
 class SentenceTransformerEncoder:
     "Any sentence-transformers model, by folder or hub name. Uses a GPU where PyTorch finds one."
     def __init__(self, name: str | Path):
@@ -172,7 +172,7 @@ class SentenceTransformerEncoder:
             except (OSError, ValueError) as e:
                 raise ModelError(f'the model {self.name} could not be loaded: give a folder that holds a '
                                  f'sentence-transformers model, or a hub name and a network ({e})') from e
-        self.dim = self.model.get_sentence_embedding_dimension()
+        self.dim = self.model.get_embedding_dimension()
 
     def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray:
         "Unit vectors of shape (n, `dim`), float32, in the order of `texts`."

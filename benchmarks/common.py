@@ -1,0 +1,49 @@
+"What the benchmarks share: where the data is, what machine this is, and how a result is written."
+import json
+import os
+import platform
+import sys
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get('CPQA_DATA', ROOT.parent / 'shared' / 'data'))
+RESULTS = ROOT / 'benchmarks' / 'results'
+PACKAGES = ('cpqa', 'tantivy', 'faiss-cpu', 'openvino', 'tokenizers', 'numpy', 'lxml', 'nupunkt')
+
+
+def cpu() -> str:
+    lines = Path('/proc/cpuinfo').read_text().splitlines() if Path('/proc/cpuinfo').exists() else []
+    names = [line.split(':', 1)[1].strip() for line in lines if line.startswith('model name')]
+    flags = next((line for line in lines if line.startswith('flags')), '')
+    units = [u for u in ('avx2', 'avx512f', 'avx512_vnni', 'amx_bf16') if f' {u}' in flags]
+    return f'{names[0] if names else platform.processor()} ({", ".join(units)})'
+
+
+def save(name: str, result: dict, packages: tuple[str, ...] = PACKAGES):
+    "Writes `result` with the command, the machine and the versions to benchmarks/results, and prints it."
+    result = {'benchmark': name, 'command': ' '.join(['python', *sys.argv]), 'date': date.today().isoformat(),
+              'machine': {'cpu': cpu(), 'cores': len(os.sched_getaffinity(0)), 'python': platform.python_version()},
+              'versions': {p: version(p) for p in packages}, **result}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f'{name}.json').write_text(json.dumps(result, indent=1, ensure_ascii=False) + '\n')
+    print(json.dumps(result, indent=1, ensure_ascii=False))
+
+
+def interval(values, seed: int = 0, resamples: int = 10_000) -> list[float]:
+    "The 95 % bootstrap interval of the mean of one value a question."
+    values = np.asarray(values, dtype=float)
+    picks = np.random.default_rng(seed).integers(0, len(values), (resamples, len(values)))
+    return [round(float(x), 4) for x in np.percentile(values[picks].mean(1), [2.5, 97.5])]
+
+
+def quantiles(ms) -> dict:
+    "Median and 95th percentile of some times in milliseconds."
+    return {'p50': round(float(np.percentile(ms, 50)), 2), 'p95': round(float(np.percentile(ms, 95)), 2)}
+
+
+def bioasq_questions() -> list[dict]:
+    with open(DATA / 'bioasq_beir' / 'queries.jsonl') as f: return [json.loads(line) for line in f]
