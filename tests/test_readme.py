@@ -1,0 +1,51 @@
+"""What the README shows is what happens: its answer, its Python, its links, its figures."""
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, SCRIPTS
+
+README = (ROOT/'README.md').read_text(encoding='utf-8')
+
+
+def blocks(language: str) -> list[str]: return re.findall(rf'^```{language}\n(.*?)^```', README, re.M | re.S)
+
+
+def settled(text: str) -> list[str]:
+    "The lines of an answer without line ends' white space and without the digits that a processor's arithmetic may change."
+    return [re.sub(r'match 0\.\d\d', 'match', line.rstrip()) for line in text.strip().splitlines()]
+
+
+def test_the_answer_is_the_one_that_cpqa_prints():
+    [block] = blocks('console')
+    command, shown = block.split('\n', 1)
+    program, *words = shlex.split(command.removeprefix('$ '))
+    done = subprocess.run([SCRIPTS/program, *words], env=os.environ | {'COLUMNS': '100'}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert settled(done.stdout) == settled(shown)
+    assert settled('x match 0.81 \n') == settled('x match 0.79') != settled('y match 0.81')
+
+
+def test_the_first_command_asks_the_question_whose_answer_is_shown():
+    [block] = blocks('console')
+    assert blocks('bash')[0].strip().endswith('&& ' + block.split('\n')[0].removeprefix('$ '))
+
+
+@pytest.mark.parametrize('code', blocks('python'))
+def test_the_python_runs(code):
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_links_lead_somewhere():
+    found = [link for link in re.findall(r'\]\(([^)\s]+)\)', README) if '://' not in link]
+    assert len(found) > 10
+    assert [link for link in found if not (ROOT/link).exists()] == []
+
+
+def test_every_notebook_is_in_the_table():
+    named = set(re.findall(r'\]\((nbs/[^)\s]+)\)', README))
+    assert named == {p.relative_to(ROOT).as_posix() for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts}
