@@ -30,7 +30,7 @@ from .retrieval.encoders import MINILM_SHA256, EmbeddedEncoder, Encoder
 from .retrieval.fusion import reciprocal_rank_fusion
 from .retrieval.vectors import DenseRetriever, VectorPart, Vectors
 
-# %% ../nbs/pipeline.ipynb #f5feb16c
+# %% ../nbs/pipeline.ipynb #3ea78cb8
 def build_index(
     sources: Iterable[Source],           # PubMed XML and BEIR files, or records, read in this order
     out: str | Path,                     # the directory to write; a library there is replaced
@@ -41,7 +41,7 @@ def build_index(
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
     splitter = SentenceSplitter()
-    parts = [VectorPart(encoder or EmbeddedEncoder(), splitter.split, splitter.describe())] if vectors else []
+    parts = [VectorPart(encoder or EmbeddedEncoder(progress=progress), splitter.split, splitter.describe())] if vectors else []
     return build_library(sources, out, parts, progress, wait)
 
 # %% ../nbs/pipeline.ipynb #3173da90
@@ -71,7 +71,7 @@ class Timings(dict):
         try: yield
         finally: self[name] = round(self.get(name, 0.0) + (time.perf_counter() - start) * 1000, 2)
 
-# %% ../nbs/pipeline.ipynb #c20115ac
+# %% ../nbs/pipeline.ipynb #9bf9a38a
 Way = Literal['bm25', 'dense', 'hybrid']
 RRF_K = 5        # of the first stage's fusion
 FIRST_STAGE = 100   # hits of each search that are fused
@@ -102,7 +102,7 @@ class CancerQA:
     @cached_property
     def encoder(self) -> Encoder:
         "The encoder, loaded on first use."
-        with self.loading.stage('load_model'): return self._encoder or EmbeddedEncoder()
+        with self.loading.stage('load_model'): return self._encoder or EmbeddedEncoder(progress=self._progress)
 
     @cached_property
     def vectors(self) -> Vectors:

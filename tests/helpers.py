@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-import pytest
 from conftest import SCRIPTS
 
 from cpqa.core.records import Document
@@ -107,15 +106,11 @@ def hidden(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if p.name.startswith('.'))
 
 
-class Mount:
-    "A small file system in memory at `folder`, for those who may mount one."
-    def __init__(self, folder: Path, size: int):
-        folder.mkdir()
-        if not shutil.which('mount') or subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', folder], capture_output=True).returncode:
-            folder.rmdir()
-            pytest.skip('may not mount a file system here')
-        self.folder = folder
+def mount(folder: Path, size: int) -> bool:
+    "Makes `folder` a file system of its own, in memory, of `size` bytes; False where that is not allowed."
+    folder.mkdir()
+    if not shutil.which('mount'): return False
+    return subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', folder], capture_output=True).returncode == 0
 
-    def read_only(self): subprocess.run(['mount', '-o', 'remount,ro', self.folder], check=True)
-    def __enter__(self): return self
-    def __exit__(self, *_): subprocess.run(['umount', '-l', self.folder], check=True)
+
+def unmount(folder: Path): subprocess.run(['umount', '-l', folder], check=True)

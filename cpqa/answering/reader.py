@@ -58,9 +58,10 @@ def match_in_words(score: float) -> str:
     degree = 'closely' if score >= 0.65 else 'fairly well' if score >= 0.55 else 'only loosely, so read them with care'
     return f'The quotes match the question {degree} (best match {score:.2f} of 1).'
 
-# %% ../../nbs/answering/reader.ipynb #c3809583
+# %% ../../nbs/answering/reader.ipynb #bf0870dd
 _ASKING = set('what which who whom whose when where why how do does did can could may might should would has have had am were been being '
-              'i my me we our us you your he she him her his any some from about than so please tell explain'.split())
+              'i my me we our us you your he she him her his any some from about than so please tell explain '
+              'get help helps use used useful good best better work works'.split())
 
 def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
     "The words of the question, asking words aside, whose terms stand in no quote and in no title of the quoted papers."

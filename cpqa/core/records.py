@@ -6,7 +6,8 @@
 __all__ = ['NOT_ADVICE', 'Record', 'Section', 'MeshTerm', 'MeshHeading', 'Correction', 'Document', 'Passage', 'Hit', 'Evidence',
            'Citation', 'Answer']
 
-# %% ../../nbs/core/records.ipynb #4f6925a9
+# %% ../../nbs/core/records.ipynb #0267203f
+from math import isfinite
 from typing import Any, Self
 
 import msgspec
@@ -123,11 +124,15 @@ class Passage(Record, frozen=True):
         section = next((s.label for s in document.sections if s.start <= start < s.end), '')
         return cls(document.id, start, end, document.text[start:end], document.title, section, document.year)
 
-# %% ../../nbs/core/records.ipynb #5ec3c3af
+# %% ../../nbs/core/records.ipynb #083f2363
+def _finite(score: float, whose: str): _demand(isfinite(score), f'the score of {whose} is {score}, expected a finite number')
+
 class Hit(Record, frozen=True):
-    "A ranked id with the score that ranked it."
+    "A ranked id with the score that ranked it, a finite number."
     id: str
     score: float
+
+    def __post_init__(self): _finite(self.score, self.id)
 
 class Evidence(Record, frozen=True):
     "A passage that an answer may rest on: its relevance `score`, the `route` it came by and its `source` (He et al., section III.B)."
@@ -139,7 +144,9 @@ class Evidence(Record, frozen=True):
     url: str = ''
     retracted: bool = False
 
-# %% ../../nbs/core/records.ipynb #29738e78
+    def __post_init__(self): _finite(self.score, self.passage.doc_id)
+
+# %% ../../nbs/core/records.ipynb #3c588ada
 NOT_ADVICE = 'This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it.'
 
 class Citation(Record, frozen=True):
@@ -157,6 +164,7 @@ class Citation(Record, frozen=True):
     def __post_init__(self):
         _demand(bool(self.quote) and self.end - self.start == len(self.quote),
                 f'citation {self.start}:{self.end} of {self.pmid} does not fit its quote of {len(self.quote)} characters')
+        _finite(self.score, self.pmid)
 
 class Answer(Record, frozen=True):
     "What `CancerQA.ask` returns: the response, the quotes it rests on, the evidence read, and the time each stage took."

@@ -95,11 +95,12 @@ def _read_manifest(folder: Path) -> Manifest:
     except msgspec.ValidationError as e:
         raise LibraryError(f'the manifest of {folder} is damaged ({e}): build the library again') from e
 
-# %% ../../nbs/literature/library.ipynb #17e85232
+# %% ../../nbs/literature/library.ipynb #74d11513
 def _check_file(folder: Path, name: str, entry: FileEntry, deep: bool = False):
     path = folder / name
     size = path.stat().st_size if path.is_file() else None
-    if size is None: state = 'is missing'
+    if not path.resolve().is_relative_to(folder.resolve()): state = 'lies outside of it'
+    elif size is None: state = 'is missing'
     elif size != entry.bytes: state = f'has {size:,} bytes instead of {entry.bytes:,}'
     elif deep and sha256(path) != entry.sha256: state = 'has another SHA-256 than when it was written'
     else: return

@@ -6,7 +6,7 @@
 __all__ = ['Kind', 'MINILM', 'MINILM_SHA256', 'Encoder', 'ModelError', 'minilm_folder', 'check_weights', 'batches',
            'EmbeddedEncoder', 'SentenceTransformerEncoder']
 
-# %% ../../nbs/retrieval/encoders.ipynb #397f32b1
+# %% ../../nbs/retrieval/encoders.ipynb #59a98e41
 import json
 import logging
 import shutil
@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ..core.basics import CpqaError, MissingExtra, cache_dir, require, sha256
+from ..literature.library import Progress, quiet
 
 # %% ../../nbs/retrieval/encoders.ipynb #75c6808b
 Kind = Literal['query', 'document']
@@ -104,17 +105,18 @@ def _convert(source: Path, target: Path):
         if not target.exists(): beside.rename(target)
     finally: shutil.rmtree(beside, ignore_errors=True)
 
-# %% ../../nbs/retrieval/encoders.ipynb #ac83a2c2
+# %% ../../nbs/retrieval/encoders.ipynb #c57149f5
 def _sound(folder: Path) -> bool:
     try: sums = json.loads((folder / 'sha256.json').read_text())
     except (OSError, ValueError): return False
     return {'model.xml', 'model.bin', 'tokenizer.json'} <= set(sums) and all(
         (folder / name).is_file() and sha256(folder / name) == expected for name, expected in sums.items())
 
-def _prepared() -> Path:
+def _prepared(progress: Progress = quiet) -> Path:
     "The folder of the converted embedded model, made now if it is not there."
     folder = cache_dir() / 'models' / f'{MINILM}-{MINILM_SHA256[:12]}-openvino'
     if not _sound(folder):
+        progress('preparing the sentence model, once', 0, None)
         shutil.rmtree(folder, ignore_errors=True)
         try: _convert(minilm_folder(), folder)
         except OSError as e: raise ModelError(f'the embedded model could not be prepared in {folder.parent} ({e})') from e
@@ -130,15 +132,15 @@ def batches(lengths: Sequence[int], budget: int = 8192) -> Iterator[np.ndarray]:
         yield order[at:at + size]
         at += size
 
-# %% ../../nbs/retrieval/encoders.ipynb #c1b7a97f
+# %% ../../nbs/retrieval/encoders.ipynb #5b6a0fca
 class EmbeddedEncoder:
     "all-MiniLM-L6-v2 from the installed package, on the CPU: 384 dimensions, texts cut at `max_tokens` (256) tokens."
     dim = 384
 
-    def __init__(self, precision: Literal['auto', 'f32'] = 'auto', max_tokens: int = 256):
+    def __init__(self, precision: Literal['auto', 'f32'] = 'auto', max_tokens: int = 256, progress: Progress = quiet):
         self.max_tokens = max_tokens
         openvino, tokenizers = require('openvino', 'offline'), require('tokenizers', 'offline')
-        folder = _prepared()
+        folder = _prepared(progress)
         self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
         self.tokenizer.enable_truncation(max_tokens)
         self.tokenizer.no_padding()

@@ -1,0 +1,634 @@
+"""The `cpqa` command from end to end, in processes of its own: good questions, odd questions, and everything that can be wrong with a file."""
+import ast
+import gzip
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, mount, unmount, untroubled, write_beir, write_xml)
+
+from cpqa.core.records import NOT_ADVICE, Document
+from cpqa.literature.demo import demo_notes
+
+QUESTION = 'Do aromatase inhibitors harm the heart in women with breast cancer?'
+OFF_TOPIC = 'How do I bake sourdough bread in a cast-iron pot?'
+
+# Invented records: they only look like PubMed's.
+FIRST = [
+    Document(id='101', title='Ginger tea and chemotherapy nausea', year=2012, journal='Journal of Invented Trials',
+             text='Ginger tea eased nausea after chemotherapy in 40 people with lung cancer. Sleep did not change.'),
+    Document(id='102', title='Yoga and sleep', text='Yoga improved sleep in people with colon cancer. This version is outdated.'),
+    Document(id='103', title='Vitamin Q', text='Vitamin Q prevented bladder cancer in mice.'),
+    Document(id='104', title='Mistletoe drops and kidney cancer', text='Mistletoe drops cured kidney cancer in all 12 patients.',
+             publication_types=('Retracted Publication',)),
+]
+LATER = [
+    Document(id='102', title='Yoga and sleep, corrected', text='Yoga improved sleep in 31 of 60 people with colon cancer. Nobody was harmed.'),
+    Document(id='201', title='Walking groups', text='Walking groups lessened fatigue after breast cancer. Attendance fell in winter.'),
+]
+HELD = ['101', '104', '102', '201']      # in the order in which they were last read
+
+
+@pytest.fixture(scope='session')
+def demo() -> dict[str, str]:
+    "The demo notes' texts by PMID; the demo library and the model are in the cache."
+    good('ask', QUESTION)
+    return {note.id: note.text for note in demo_notes()}
+
+
+@pytest.fixture(scope='session')
+def files(tmp_path_factory) -> list[Path]:
+    "A PubMed XML file, a BEIR file with a later version of a record, and an update that withdraws another."
+    folder = tmp_path_factory.mktemp('files')
+    return [write_xml(folder/'first.xml', FIRST), write_beir(folder/'later.jsonl.gz', LATER), write_xml(folder/'update.xml', [], deleted=['103'])]
+
+
+@pytest.fixture(scope='session')
+def mixed(files) -> Path:
+    "A library of them, with vectors, in a folder with an odd name."
+    out = files[0].parent/'a library ü 😀'
+    said = good('index', 'build', *files, '--out', out)
+    assert '4 documents' in said and '1 replaced' in said and '1 deleted' in said and '0 bad records' in said
+    return out
+
+
+@pytest.fixture(scope='session')
+def bare(files) -> Path:
+    "The same without vectors."
+    out = files[0].parent/'bare'
+    good('index', 'build', *files, '--out', out, '--no-vectors')
+    return out
+
+
+@pytest.fixture
+def old(bare, tmp_path) -> Path:
+    "A library to be lost, if anything goes wrong."
+    return shutil.copytree(bare, tmp_path/'old')
+
+
+def unharmed(library: Path): assert [id for id, _ in held(library)] == HELD
+
+
+def ask(*argv, **options) -> dict: return json.loads(good('ask', '--json', *argv, **options))
+
+
+def resolves(answer: dict, texts: dict[str, str]):
+    "Every quote stands in its document where the answer says."
+    assert answer['used_PMIDs'] == list(dict.fromkeys(c['pmid'] for c in answer['citations']))
+    for c in answer['citations']:
+        assert {'pmid', 'quote', 'start', 'end', 'score'} <= c.keys()
+        assert texts[c['pmid']][c['start']:c['end']] == c['quote'] != ''
+        assert 0 <= c['score'] <= 1
+
+
+# ---- ask
+
+def test_ask_in_json(demo):
+    answer = ask(QUESTION)
+    assert {'question', 'response', 'used_PMIDs', 'abstained', 'citations', 'evidence', 'library', 'timings_ms'} <= answer.keys()
+    assert answer['question'] == QUESTION and not answer['abstained'] and '18041059' in answer['used_PMIDs']
+    assert all(c['quote'] in answer['response'] for c in answer['citations'])
+    assert f'{len(demo)} documents' in answer['library'] and answer['note'] == NOT_ADVICE
+    assert answer['timings_ms'] and all(ms >= 0 for ms in answer['timings_ms'].values())
+    assert all(demo[p['doc_id']][p['start']:p['end']] == p['text'] for p in (e['passage'] for e in answer['evidence']))
+    resolves(answer, demo)
+
+
+def test_ask_in_words(demo):
+    answer, said = ask(QUESTION), good('ask', QUESTION)
+    for c in answer['citations']: assert c['quote'] in said and f'PMID {c["pmid"]}' in said and c['url'] in said
+    assert QUESTION in said and NOT_ADVICE in said and answer['library'] in said
+
+
+def test_depth_passages_and_quotes(demo):
+    usual = ask(QUESTION)
+    sources = lambda answer: {e['passage']['doc_id'] for e in answer['evidence']}
+    assert len(sources(usual)) > 1 and len(usual['evidence']) == 10 and len(usual['citations']) > 1
+    assert len(sources(ask(QUESTION, '--depth', 1))) == 1
+    assert ask(QUESTION, '--passages', 2)['evidence'] == usual['evidence'][:2]
+    assert len(ask(QUESTION, '--quotes', 1)['citations']) == 1
+
+
+def test_a_question_beside_the_point_is_declined_in_plain_words(demo):
+    answer, said = ask(OFF_TOPIC), good('ask', OFF_TOPIC)
+    assert answer['abstained'] and answer['used_PMIDs'] == answer['citations'] == []
+    assert answer['response'] in said and answer['reason'] in said and NOT_ADVICE in said
+    assert 'No passage' in said and 'larger library' in said           # what is the matter, and what to do
+
+
+ODD = {
+    'German': 'Erhöhen Aromatasehemmer bei Brustkrebs das Risiko für das Herz?',
+    'Chinese': '芳香化酶抑制剂会增加乳腺癌患者的心血管风险吗？',
+    'Arabic': 'هل تزيد مثبطات الأروماتاز من خطر أمراض القلب؟',
+    'emoji': '🎗️ aromatase inhibitors and 🫀 in breast cancer? 👩‍⚕️',
+    'markup': '[bold red]Do[/bold red] [link=https://example.org]aromatase[/link] [/nonsense] inhibitors [on 3 :warning: harm the heart?',
+    'HTML': '<script>alert(1)</script> Do <b>aromatase inhibitors</b> & tamoxifen harm the heart?',
+    'query syntax': 'title:"aromatase inhibitors" AND (heart OR -cancer)^2 +[* TO x] ~~ \\ {',
+    'a formula': '=cmd|"/C calc"!A0 aromatase; $(reboot) `reboot` && ../../etc/passwd %s %n {0}',
+}
+
+
+@pytest.mark.parametrize('question', ODD.values(), ids=ODD.keys())
+def test_odd_questions(question, demo):
+    answer = ask(question)
+    assert answer['question'] == question
+    resolves(answer, demo)
+    assert 'aromatase inhibitors' not in question or not answer['abstained']
+
+
+@pytest.mark.parametrize('name', ['markup', 'HTML', 'emoji'])
+def test_a_question_is_shown_as_it_was_asked(name, demo):
+    assert ODD[name].replace('\u200d', ' ').replace('\ufe0f', ' ').split()[-1] in good('ask', ODD[name])
+    if name != 'emoji': assert ODD[name] in good('ask', ODD[name])
+
+
+STEERING = 'Do \x1b[31maromatase\x1b[0m inhibitors\x07 harm \x1b]0;owned\x07the \x9b2Jheart\x08\x7f \u202e in breast cancer?'
+
+
+def test_control_characters_never_reach_the_terminal(demo):
+    said = good('ask', STEERING)
+    assert 'aromatase' in said and escapes(said) == []
+    answer = ask(STEERING)
+    assert not answer['abstained']
+    resolves(answer, demo)
+
+
+def test_a_hostile_document_steers_no_terminal(tmp_path):
+    line = {'_id': 'PMC\x1b[31m7', 'title': 'Aspirin\x1b]0;owned\x07 and \x9b2Jpolyps', 'text': 'Aspirin \x1b[8mprevents\u202e polyps.\x08\x08'}
+    build = cpqa('index', 'build', write_beir(tmp_path/'hostile\x1b[31m.jsonl', [], json.dumps(line), '{"_id": "\x1b[1m"}'), '--out', tmp_path/'library')
+    said = [build.stdout + build.stderr.replace(str(tmp_path), ''), good('index', 'info', tmp_path/'library'),
+            good('search', 'aspirin', '--library', tmp_path/'library'), good('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
+    assert 'polyps' in said[2] and 'PMID' in said[3]
+    assert [escapes(s) for s in said] == [[], [], [], []]
+
+
+@pytest.mark.parametrize('change', [{}, {'NO_COLOR': '1'}, {'TERM': 'xterm-256color', 'COLORTERM': 'truecolor'}], ids=['plain', 'NO_COLOR', 'colours at hand'])
+def test_a_pipe_gets_no_escape_codes(change, demo):
+    assert escapes(good('ask', QUESTION, env=change)) == []
+    assert escapes(good('search', 'tamoxifen', '--retriever', 'bm25', env=change)) == []
+
+
+def on_a_terminal(*argv, **env) -> str:
+    "What a command writes to a terminal."
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen([CPQA, *argv], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM='xterm-256color', **env))
+    os.close(theirs)
+    said = b''
+    while True:
+        try: data = os.read(ours, 65536)
+        except OSError: break            # Linux: the other end is closed
+        if not data: break
+        said += data
+    os.close(ours)
+    assert running.wait() == 0
+    return said.decode()
+
+
+def test_a_terminal_with_NO_COLOR_gets_no_colour(demo):
+    said = on_a_terminal('ask', STEERING, NO_COLOR='1')
+    codes = [code for part in said.split('\x1b[')[1:] for code in part.partition('m')[0].split(';')]
+    assert 'aromatase' in said and not any(code.isdigit() and (30 <= int(code) <= 49 or 90 <= int(code) <= 107) for code in codes)
+    assert '\x1b]' not in said and '\x9b' not in said and '\x07' not in said
+
+
+def test_a_command_that_went_well_says_nothing_on_stderr(mixed, tmp_path, files):
+    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['search', 'ginger', '--library', mixed], ['index', 'info', mixed],
+                 ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
+        assert cpqa(*argv).stderr == ''
+
+
+# ---- where the output goes
+
+def test_a_reader_that_leaves_early(demo):
+    for words in ('', '--json'):
+        done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" ask "{QUESTION}" {words} | head -1'], capture_output=True, text=True, env=environment())
+        assert done.returncode == 0 and untroubled(done) and len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize('argv', [('ask', QUESTION), ('ask', QUESTION, '--json'), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)], ids=' '.join)
+def test_a_reader_that_has_left(argv, demo):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = cpqa(*argv, capture_output=False, stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    assert done.returncode == 0 and untroubled(done) and not done.stderr.strip()
+
+
+@pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
+def test_output_to_a_full_disk(demo):
+    with open('/dev/full', 'w') as full: done = cpqa('ask', QUESTION, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and untroubled(done) and done.stderr.strip().startswith('cpqa: ')
+
+
+def test_output_to_nowhere(mixed):
+    for argv in (['index', 'info', mixed], ['ask', 'Does ginger ease nausea?', '--library', mixed]):
+        done = subprocess.run(['sh', '-c', 'exec "$@" >&-', 'sh', CPQA, *argv], capture_output=True, text=True, env=environment())
+        assert untroubled(done)
+
+
+def test_output_that_cannot_hold_every_character(mixed):
+    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['ask', 'Does ginger ease nausea?', '--json', '--library', mixed]):
+        said = good(*argv, env={'PYTHONIOENCODING': 'ascii'})
+        assert 'Ginger tea eased nausea' in said and said.isascii()
+
+
+# ---- search
+
+def test_search(mixed):
+    for way in ('bm25', 'dense', 'hybrid'):
+        hits = json.loads(good('search', 'walking groups against fatigue', '--library', mixed, '--retriever', way, '--json'))
+        assert hits[0]['id'] == '201' and [h['rank'] for h in hits] == [*range(1, len(hits) + 1)]
+        assert hits[0].keys() >= {'rank', 'id', 'score', 'title', 'year', 'url'} and hits[0]['url'] == 'https://pubmed.ncbi.nlm.nih.gov/201/'
+        assert sorted((h['score'] for h in hits), reverse=True) == [h['score'] for h in hits]
+        line, *_ = good('search', 'walking groups against fatigue', '--library', mixed, '--retriever', way, '-k', 1).splitlines()
+        assert '201' in line and 'Walking groups' in line and _ == []
+    assert len(json.loads(good('search', 'cancer', '--library', mixed, '--retriever', 'dense', '--json'))) == len(HELD)
+
+
+def test_search_without_a_hit(mixed):
+    for query in ('zebrafish', 'of the', '???'):
+        assert 'Nothing in this library' in good('search', query, '--library', mixed, '--retriever', 'bm25')
+        assert json.loads(good('search', query, '--library', mixed, '--retriever', 'bm25', '--json')) == []
+
+
+@pytest.mark.parametrize('k', [10**9, 2**63, 10**30])
+def test_search_for_more_than_there_is(k, mixed):
+    for way in ('bm25', 'dense', 'hybrid'):
+        assert len(json.loads(good('search', 'cancer', '--library', mixed, '--retriever', way, '--json', '-k', k))) == len(HELD)
+
+
+# ---- index
+
+def test_a_mixed_library(mixed):
+    assert held(mixed) == [('101', FIRST[0].title), ('104', FIRST[3].title), ('102', LATER[0].title), ('201', LATER[1].title)]
+    said = good('index', 'info', mixed, '--verify')
+    for word in ('documents    4', 'all-MiniLM-L6-v2', 'first.xml', 'later.jsonl.gz', 'update.xml', 'all files verified'): assert word in said
+    manifest = json.loads(good('index', 'info', mixed, '--json'))
+    assert manifest['counts'] == {'documents': 4, 'replaced': 1, 'deleted': 1, 'skipped': 0} and len(manifest['sources']) == 3
+
+
+def test_the_latest_version_is_what_is_found(mixed):
+    answer = ask('Does yoga improve sleep in people with colon cancer?', '--library', mixed)
+    assert any('31 of 60' in c['quote'] for c in answer['citations'])
+    assert 'outdated' not in json.dumps(answer) and good('search', 'outdated', '--library', mixed, '--retriever', 'bm25').startswith('Nothing')
+    assert '103' not in [h['id'] for h in json.loads(good('search', 'vitamin Q bladder cancer mice', '--library', mixed, '--json'))]
+
+
+def test_a_retracted_article_is_found_but_never_quoted(mixed):
+    question = 'Do mistletoe drops cure kidney cancer?'
+    assert json.loads(good('search', question, '--library', mixed, '--json'))[0]['id'] == '104'
+    answer = ask(question, '--library', mixed)
+    assert '104' not in answer['used_PMIDs'] and '104' not in [e['passage']['doc_id'] for e in answer['evidence']]
+
+
+def test_a_library_without_vectors(bare):
+    assert 'Ginger' in good('search', 'ginger', '--library', bare, '--retriever', 'bm25')
+    assert 'vectors      none' in good('index', 'info', bare)
+    for argv in (['search', 'ginger', '--retriever', 'dense'], ['search', 'ginger'], ['ask', 'Does ginger help?']):
+        said = complaint(cpqa(*argv, '--library', bare))
+        assert 'bm25' in said and '--no-vectors' in said
+
+
+def test_a_library_of_titles_only(tmp_path):
+    titles = write_beir(tmp_path/'titles.jsonl', [Document(id='1', title='Ginger and nausea'), Document(id='2', title='Yoga and sleep')])
+    good('index', 'build', titles, '--out', tmp_path/'library')
+    assert json.loads(good('search', 'ginger', '--library', tmp_path/'library', '--json'))[0]['id'] == '1'
+    assert ask('Does ginger ease nausea?', '--library', tmp_path/'library')['abstained']
+
+
+def test_relative_places(files, tmp_path):
+    good('index', 'build', *map(os.path.relpath, files, [tmp_path]*3), '--out', 'here/there/', '--no-vectors', cwd=tmp_path)
+    unharmed(tmp_path/'here'/'there')
+    assert 'Ginger' in good('search', 'ginger', '--library', './here/there', '--retriever', 'bm25', cwd=tmp_path)
+
+
+def test_a_link_to_a_library_can_be_replaced_again_and_again(old, files, tmp_path):
+    (tmp_path/'link').symlink_to(old)
+    for _ in range(3):
+        good('index', 'build', files[0], '--out', tmp_path/'link', '--no-vectors')
+        assert [id for id, _ in held(tmp_path/'link')] == ['101', '102', '103', '104']
+
+
+def test_a_library_on_a_read_only_file_system(bare, tmp_path):
+    if not mount(tmp_path/'disk', 2**20): pytest.skip('may not mount a file system here')
+    try:
+        shutil.copytree(bare, tmp_path/'disk'/'library')
+        subprocess.run(['mount', '-o', 'remount,ro', tmp_path/'disk'], check=True)
+        assert 'Ginger' in good('search', 'ginger', '--library', tmp_path/'disk'/'library', '--retriever', 'bm25')
+        assert 'documents    4' in good('index', 'info', tmp_path/'disk'/'library', '--verify')
+    finally: unmount(tmp_path/'disk')
+
+
+def test_real_records(data_dir, tmp_path):
+    found = sorted((data_dir/'entrez').glob('pubmed*.xml'))
+    good('index', 'build', *found, '--out', tmp_path/'real')
+    library = held(tmp_path/'real')
+    for id, title in library:
+        assert json.loads(good('search', title, '--library', tmp_path/'real', '--json', '-k', 1))[0]['id'] == id
+    assert len(library) > 5
+
+
+# ---- a bad record among good ones
+
+BAD = ['{"text": "No id."}', 'not JSON', '{"_id": "7", "title": 3}', '{"_id": "a b"}', '{"_id": "\\ud800"}', '[' * 100_000,
+       '{"_id": "8", "extra": ' + '[' * 100_000 + ']' * 100_000 + '}', json.dumps({'_id': '9' * 70_000, 'title': 'Far too long an id'})]
+
+
+def test_bad_records_are_left_out_and_named(tmp_path):
+    corpus = write_beir(tmp_path/'some.jsonl', FIRST[:1], *BAD)
+    xml = write_xml(tmp_path/'some.xml', [Document(id='-', title='Without a number'), *LATER])
+    for vectors in ([], ['--no-vectors']):
+        done = cpqa('index', 'build', corpus, xml, '--out', tmp_path/'library', *vectors)
+        assert done.returncode == 0 and untroubled(done), done
+        assert [id for id, _ in held(tmp_path/'library')] == ['101', '102', '201'] and f'{len(BAD) + 1} bad records' in done.stdout
+        lines = done.stderr.strip().splitlines()
+        assert len(lines) == len(BAD) + 1 and all(line.startswith('cpqa: left out ') for line in lines)
+        for n, line in enumerate(lines[:-1], 2): assert f'some.jsonl, line {n}:' in line
+        assert 'some.xml, record 1' in lines[-1] and 'no PMID' in lines[-1]
+    assert f'{len(BAD) + 1} left out' in good('index', 'info', tmp_path/'library')
+
+
+def test_more_bad_records_than_one_wants_to_read(tmp_path):
+    done = cpqa('index', 'build', write_beir(tmp_path/'some.jsonl', FIRST, *['?'] * 500), '--out', tmp_path/'library', '--no-vectors')
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 0 and '500 bad records' in done.stdout and len(lines) == 11 and '490 more' in lines[-1]
+
+
+def test_strict(tmp_path, old):
+    done = cpqa('index', 'build', write_beir(tmp_path/'some.jsonl', FIRST, BAD[0]), '--out', old, '--no-vectors', '--strict')
+    assert done.returncode == 1 and untroubled(done) and '--strict' in done.stderr.strip().splitlines()[-1]
+    good('index', 'build', write_beir(tmp_path/'fine.jsonl', FIRST), '--out', old, '--no-vectors', '--strict')
+
+
+# ---- bad input: one sentence, and the library that was there is unharmed
+
+def cut(data: bytes, at: float | int) -> bytes: return data[:int(len(data) * at)] if isinstance(at, float) else data[:at]
+
+
+PACKED = gzip.compress(json.dumps({'_id': '1', 'text': 'x ' * 20 + str(list(range(2000)))}).encode(), mtime=0)
+XML = ('<PubmedArticleSet>' + '<PubmedArticle><MedlineCitation><PMID>1</PMID></MedlineCitation></PubmedArticle>' * 40 + '</PubmedArticleSet>').encode()
+BROKEN = {
+    'unknown type': ('notes.docx', b'PK words'), 'no type': ('corpus', b'{"_id": "1"}'),
+    'empty': ('a.jsonl', b''), 'empty xml': ('a.xml', b''), 'empty gzip': ('a.xml.gz', b''), 'blank': ('a.jsonl', b' \n\n'),
+    'gzip of nothing': ('a.jsonl.gz', gzip.compress(b'', mtime=0)), 'not gzip': ('a.jsonl.gz', b'{"_id": "1"}'), 'gzip without its name': ('a.jsonl', PACKED),
+    **{f'gzip cut at {at}': ('a.jsonl.gz', cut(PACKED, at)) for at in (1, 5, 12, 0.3, 0.7, -9, -8, -4, -1)},
+    **{f'XML cut at {at}': ('a.xml', cut(XML, at)) for at in (5, 25, 0.5, -30, -19, -1)},
+    'packed XML cut': ('a.xml.gz', gzip.compress(cut(XML, 0.5), mtime=0)),
+    'no PMID anywhere': ('a.xml', b'<PubmedArticleSet><PubmedArticle><MedlineCitation/></PubmedArticle></PubmedArticleSet>'),
+    'no id anywhere': ('a.jsonl', b'{"title": "A"}\n{"title": "B"}\n'), 'no record at all': ('a.xml', b'<PubmedArticleSet/>'),
+    'a web page': ('a.xml', b'<html><body>Too many requests</body></html>'), 'XML in JSON lines': ('a.jsonl', XML), 'JSON lines in XML': ('a.xml', b'{"_id": "1"}'),
+    'an entity bomb': ('a.xml', b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><PubmedArticleSet>&b;</PubmedArticleSet>'),
+    'UTF-16': ('a.xml', '<PubmedArticleSet/>'.encode('utf-16')), 'zeros': ('a.xml.gz', bytes(5000)), 'noise': ('a.jsonl', bytes(range(128, 256)) * 9),
+}
+
+
+@pytest.mark.parametrize('name, data', BROKEN.values(), ids=BROKEN.keys())
+def test_a_bad_file(name, data, old, files, tmp_path):
+    (tmp_path/name).write_bytes(data)
+    said = complaint(cpqa('index', 'build', files[0], tmp_path/name, '--out', old, '--no-vectors') if b'PMID' not in data and b'itle' not in data
+                     else cpqa('index', 'build', tmp_path/name, '--out', old, '--no-vectors'))
+    assert name in said
+    unharmed(old)
+
+
+def test_a_file_that_is_not_there(old, files, tmp_path):
+    assert 'nowhere.xml' in complaint(cpqa('index', 'build', files[0], tmp_path/'nowhere.xml', '--out', old, '--no-vectors'))
+    (tmp_path/'folder.xml').mkdir()
+    for folder in (tmp_path, tmp_path/'folder.xml'):
+        assert 'directory' in complaint(cpqa('index', 'build', folder, '--out', old, '--no-vectors'))
+    unharmed(old)
+
+
+def test_names_that_are_not_text(old):
+    assert 'no such file' in complaint(cpqa('index', 'build', b'caf\xe9.xml', '--out', old, '--no-vectors'))
+    unharmed(old)
+    for argv in (['ask', b'caf\xe9 aromatase inhibitors'], ['search', b'caf\xe9', '--library', old, '--retriever', 'bm25']):
+        done = cpqa(*argv)
+        assert done.returncode == 0 and untroubled(done) or complaint(done)
+
+
+@pytest.mark.parametrize('question', ['', ' \t\n', 'why ' * 10_000, 'why' * 40_000], ids=['empty', 'blank', '10,000 words', 'a word of 120,000 letters'])
+def test_a_question_that_is_none(question, bare):
+    for argv in (['ask', question], ['search', question, '--library', bare, '--retriever', 'bm25']):
+        said = complaint(cpqa(*argv)) if not question.startswith('whywhy') else cpqa(*argv)
+        assert 'empty' in said if not question.strip() else '1,000' in said if ' ' in question else untroubled(said)
+
+
+USAGE = [(), ('ask',), ('index',), ('index', 'build'), ('index', 'build', 'a.xml'), ('nonsense',), ('search', 'x', '-k', '-1'), ('search', 'x', '-k', '0'),
+         ('search', 'x', '-k', 'many'), ('search', 'x', '--retriever', 'magic'), ('ask', 'x', '--depth', '0'), ('ask', 'x', '--passages', '-3'),
+         ('ask', 'x', '--quotes', '1.5'), ('ask', 'x', 'y')]
+
+
+@pytest.mark.parametrize('argv', USAGE, ids=lambda argv: ' '.join(argv) or 'nothing')
+def test_a_command_that_is_none(argv):
+    done = cpqa(*argv)
+    assert done.returncode == 2 and untroubled(done) and done.stdout == ''
+    usage, *_, reason = done.stderr.splitlines()
+    assert usage.startswith('usage: cpqa') and reason.startswith('cpqa') and 'error: ' in reason
+    assert ' _' not in reason                         # no name from the inside of the program
+
+
+def test_help():
+    for argv in (('--help',), ('ask', '--help'), ('search', '--help'), ('index', '--help'), ('index', 'build', '--help'), ('index', 'info', '--help')):
+        assert good(*argv).startswith('usage: cpqa')
+
+
+# ---- bad libraries
+
+def edited(library: Path, **changes):
+    path = library/'manifest.json'
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def first(library: Path, pattern: str) -> Path: return next(library.glob(pattern))
+
+
+def spoil(path: Path):
+    "Other bytes where the file begins; its size stays."
+    data = path.read_bytes()
+    path.write_bytes(bytes(b ^ 0x5a for b in data[:200]) + data[200:])
+
+
+DAMAGES = {
+    'another format': (lambda f: edited(f, format=99), 'another version'),
+    'another analyzer': (lambda f: edited(f, analyzer='klingon'), 'another version'),
+    'no manifest': (lambda f: (f/'manifest.json').unlink(), 'not a library'),
+    'an empty manifest': (lambda f: (f/'manifest.json').write_text(''), 'build'),
+    'a manifest that is a list': (lambda f: (f/'manifest.json').write_text('[]'), 'build'),
+    'a manifest of brackets': (lambda f: (f/'manifest.json').write_text('[' * 100_000), 'build'),
+    'a manifest that is not text': (lambda f: (f/'manifest.json').write_bytes((f/'manifest.json').read_bytes().replace(b'created', b'cre\xe9ted')), 'build'),
+    'a manifest without counts': (lambda f: edited(f, counts={}), 'build'),
+    'a manifest without the model': (lambda f: edited(f, parts={'vectors': {}}), 'build'),
+    'no file in the manifest': (lambda f: (edited(f, files={}), (f/'vectors'/'spans.npy').unlink()), 'build'),
+    'no term index': (lambda f: shutil.rmtree(f/'terms'), 'missing'),
+    'no spans': (lambda f: (f/'vectors'/'spans.npy').unlink(), 'spans.npy is missing'),
+    'half the vectors': (lambda f: os.truncate(f/'vectors'/'index.faiss', 100), 'index.faiss has 100 bytes'),
+    'half a term file': (lambda f: os.truncate(first(f, 'terms/*.store'), 40), 'bytes'),
+    'half the ids': (lambda f: os.truncate(f/'ids.txt', 3), 'ids.txt has 3 bytes'),
+    'spoilt vectors': (lambda f: spoil(f/'vectors'/'index.faiss'), 'build'),
+    'spoilt spans': (lambda f: spoil(f/'vectors'/'spans.npy'), 'build'),
+    'spoilt documents': (lambda f: spoil(first(f, 'terms/*.store')), 'build'),
+    'spoilt terms': (lambda f: spoil(first(f, 'terms/*.term')), 'build'),
+    'spoilt term settings': (lambda f: spoil(f/'terms'/'meta.json'), 'build'),
+}
+
+
+@pytest.mark.parametrize('damage, word', DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_library(damage, word, mixed, files, tmp_path):
+    broken = shutil.copytree(mixed, tmp_path/'broken')
+    damage(broken)
+    assert word in complaint(cpqa('ask', 'Does ginger ease nausea?', '--library', broken))
+    done = cpqa('index', 'info', broken, '--verify')
+    assert done.returncode == 0 and untroubled(done) or complaint(done)
+    if (broken/'manifest.json').exists():
+        good('index', 'build', *files, '--out', broken, '--no-vectors')         # as the sentence says: build it again
+        unharmed(broken)
+
+
+def test_what_is_no_library(tmp_path, files):
+    (tmp_path/'letter.txt').write_text('Dear doctor')
+    for place in (tmp_path, tmp_path/'letter.txt', tmp_path/'nowhere'):
+        for argv in (['ask', 'Does tea help?', '--library', place], ['search', 'tea', '--library', place], ['index', 'info', place]):
+            assert 'not a library' in complaint(cpqa(*argv))
+    for place in (tmp_path, tmp_path/'letter.txt', tmp_path/'letter.txt'/'x'): complaint(cpqa('index', 'build', *files, '--out', place, '--no-vectors'))
+    assert (tmp_path/'letter.txt').read_text() == 'Dear doctor' and [p.name for p in tmp_path.iterdir()] == ['letter.txt']
+
+
+def test_places_where_nothing_can_be_written(files, tmp_path):
+    for place in ('/proc/cpqa', tmp_path/('x' * 250), tmp_path/('x' * 300), '/dev/null/x'):
+        said = complaint(cpqa('index', 'build', *files, '--out', place, '--no-vectors'))
+        assert 'another build' not in said                       # that is not the reason
+    assert 'proc' in complaint(cpqa('ask', QUESTION, env={'CPQA_CACHE': '/proc/cpqa'}))
+
+
+# ---- the disk is full
+
+@pytest.fixture
+def tight(tmp_path):
+    "Runs `cpqa` where at most `size` bytes can be written: in a small file system if we may mount one, else with a limit on each file."
+    disk = tmp_path/'disk'
+    def run(size: int, library: Path, *argv):
+        if mount(disk, size): limit = {}
+        else: limit = {'preexec_fn': lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
+        shutil.copytree(library, disk/'library')
+        return disk/'library', cpqa(*argv, '--out', disk/'library', **limit)
+    yield run
+    if os.path.ismount(disk): unmount(disk)
+
+
+def test_a_full_disk_while_terms_are_written(tight, bare, tmp_path):
+    library, done = tight(700_000, bare, 'index', 'build', write_beir(tmp_path/'big.jsonl', generated(3000)), '--no-vectors')
+    complaint(done)
+    unharmed(library)
+
+
+def test_a_full_disk_while_vectors_are_written(tight, bare, tmp_path):
+    library, done = tight(400_000, bare, 'index', 'build', write_beir(tmp_path/'many.jsonl', generated(400, words=2)))
+    complaint(done)
+    unharmed(library)
+
+
+# ---- Ctrl-C
+
+def waiting_for(pipe: Path, running: subprocess.Popen) -> int:
+    "The writing end of a named pipe, as soon as the process reads from it."
+    while running.poll() is None:
+        try: return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError: time.sleep(0.02)
+    raise AssertionError(running.communicate())
+
+
+def interrupted(pipe: Path, *argv) -> subprocess.CompletedProcess:
+    "Ctrl-C to a `cpqa` that waits for more from `pipe`."
+    os.mkfifo(pipe)
+    running = subprocess.Popen([CPQA, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    end = waiting_for(pipe, running)
+    os.write(end, b'{"_id": "1", "text": "The first of many."}\n')
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    os.close(end)
+    return subprocess.CompletedProcess(argv, running.returncode, out, err)
+
+
+@pytest.mark.parametrize('vectors', [[], ['--no-vectors']], ids=['with vectors', 'without'])
+def test_ctrl_c_while_a_library_is_built(vectors, old, files, tmp_path):
+    said = complaint(interrupted(tmp_path/'slow.jsonl', 'index', 'build', *files, tmp_path/'slow.jsonl', '--out', old, *vectors), 130)
+    assert 'interrupted' in said
+    unharmed(old)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ['old', 'slow.jsonl']
+
+
+def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
+    broken = shutil.copytree(bare, tmp_path/'broken')
+    (broken/'manifest.json').unlink()
+    assert 'interrupted' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
+
+
+@pytest.mark.parametrize('moment', ['EmbeddedEncoder', 'TermRetriever', 'TwoStage', 'QuotingReader'])
+def test_ctrl_c_at_each_stage_of_an_answer(moment, demo):
+    code = f'''
+import os, signal, sys
+import cpqa.cli, cpqa.pipeline
+class Late(cpqa.pipeline.{moment}):
+    def __init__(self, *args, **kwargs):
+        os.kill(os.getpid(), signal.SIGINT)
+        super().__init__(*args, **kwargs)
+cpqa.pipeline.{moment} = Late
+sys.exit(cpqa.cli.main(['ask', {QUESTION!r}]))
+'''
+    complaint(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment()), 130)
+
+
+# ---- the cache
+
+def test_an_answer_loads_no_training_library(demo):
+    code = f'import sys; from cpqa.cli import main; code = main(["ask", {QUESTION!r}]); print(sorted({{m.split(".")[0] for m in sys.modules}})); sys.exit(code)'
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment())
+    loaded = ast.literal_eval(done.stdout.splitlines()[-1])
+    assert done.returncode == 0 and 'openvino' in loaded
+    assert {'torch', 'transformers', 'sentence_transformers', 'pandas', 'nbdev'}.isdisjoint(loaded)
+
+
+def own_cache(folder: Path) -> Path:
+    "A cache with a demo library of its own and the model of all the tests."
+    folder.mkdir()
+    for part, put in (('models', os.symlink), ('libraries', shutil.copytree)): put(Path(os.environ['CPQA_CACHE'])/part, folder/part)
+    return folder
+
+
+@pytest.mark.parametrize('damage', ['no spans', 'another format', 'no manifest', 'spoilt spans', 'spoilt documents'])
+def test_a_damaged_demo_library_heals_itself(damage, demo, tmp_path):
+    cache = own_cache(tmp_path/'cache')
+    DAMAGES[damage][0](first(cache, 'libraries/*'))
+    answer = ask(QUESTION, env={'CPQA_CACHE': cache})
+    assert not answer['abstained']
+    resolves(answer, demo)
+    held(first(cache, 'libraries/*'))
+
+
+def test_two_first_questions_at_the_same_time(tmp_path):
+    start = lambda: subprocess.Popen([CPQA, 'ask', QUESTION, '--json'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                     env=environment(CPQA_CACHE=tmp_path))
+    running = [start(), start()]
+    answers = [json.loads(out) for out, err in [r.communicate(timeout=300) for r in running]]
+    assert [r.returncode for r in running] == [0, 0] and answers[0]['citations'] == answers[1]['citations'] != []
+    assert [p for p in tmp_path.rglob('.*') if p.parent.name != 'terms'] == []           # nothing half-made stays behind
+    good('ask', QUESTION, env={'CPQA_CACHE': tmp_path})
+    assert ROOT not in tmp_path.parents
+
+
+def test_a_full_disk_when_the_model_is_prepared(tmp_path):
+    if not mount(tmp_path/'disk', 20 * 2**20): pytest.skip('may not mount a file system here')
+    try:
+        complaint(cpqa('ask', QUESTION, env={'CPQA_CACHE': tmp_path/'disk'}))
+        assert [p for p in (tmp_path/'disk').rglob('*') if p.is_file()] == []
+    finally: unmount(tmp_path/'disk')
