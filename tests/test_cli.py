@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, mount, unmount, untroubled, write_beir, write_xml)
 
 from cpqa.core.records import NOT_ADVICE, Document
@@ -39,9 +38,14 @@ HELD = ['101', '104', '102', '201']      # in the order in which they were last 
 
 
 @pytest.fixture(scope='session')
-def demo() -> dict[str, str]:
-    "The demo notes' texts by PMID; the demo library and the model are in the cache."
-    good('ask', QUESTION)
+def usual() -> dict:
+    "The answer to the usual question; with it, the demo library and the model are in the cache."
+    return ask(QUESTION)
+
+
+@pytest.fixture(scope='session')
+def demo(usual) -> dict[str, str]:
+    "The demo notes' texts by PMID."
     return {note.id: note.text for note in demo_notes()}
 
 
@@ -92,30 +96,28 @@ def resolves(answer: dict, texts: dict[str, str]):
 
 # ---- ask
 
-def test_ask_in_json(demo):
-    answer = ask(QUESTION)
-    assert {'question', 'response', 'used_PMIDs', 'abstained', 'citations', 'evidence', 'library', 'timings_ms'} <= answer.keys()
-    assert answer['question'] == QUESTION and not answer['abstained'] and '18041059' in answer['used_PMIDs']
-    assert all(c['quote'] in answer['response'] for c in answer['citations'])
-    assert f'{len(demo)} documents' in answer['library'] and answer['note'] == NOT_ADVICE
-    assert answer['timings_ms'] and all(ms >= 0 for ms in answer['timings_ms'].values())
-    assert all(demo[p['doc_id']][p['start']:p['end']] == p['text'] for p in (e['passage'] for e in answer['evidence']))
-    resolves(answer, demo)
+def test_ask_in_json(usual, demo):
+    assert {'question', 'response', 'used_PMIDs', 'abstained', 'citations', 'evidence', 'library', 'timings_ms'} <= usual.keys()
+    assert usual['question'] == QUESTION and not usual['abstained'] and '18041059' in usual['used_PMIDs']
+    assert all(c['quote'] in usual['response'] for c in usual['citations'])
+    assert f'{len(demo)} documents' in usual['library'] and usual['note'] == NOT_ADVICE
+    assert usual['timings_ms'] and all(ms >= 0 for ms in usual['timings_ms'].values())
+    assert all(demo[p['doc_id']][p['start']:p['end']] == p['text'] for p in (e['passage'] for e in usual['evidence']))
+    resolves(usual, demo)
 
 
-def test_ask_in_words(demo):
-    answer, said = ask(QUESTION), good('ask', QUESTION)
-    for c in answer['citations']: assert c['quote'] in said and f'PMID {c["pmid"]}' in said and c['url'] in said
-    assert QUESTION in said and NOT_ADVICE in said and answer['library'] in said
+def test_ask_in_words(usual):
+    said = good('ask', QUESTION)
+    for c in usual['citations']: assert c['quote'] in said and f'PMID {c["pmid"]}' in said and c['url'] in said
+    assert QUESTION in said and NOT_ADVICE in said and usual['library'] in said
 
 
-def test_depth_passages_and_quotes(demo):
-    usual = ask(QUESTION)
+def test_depth_passages_and_quotes(usual):
     sources = lambda answer: {e['passage']['doc_id'] for e in answer['evidence']}
     assert len(sources(usual)) > 1 and len(usual['evidence']) == 10 and len(usual['citations']) > 1
     assert len(sources(ask(QUESTION, '--depth', 1))) == 1
-    assert ask(QUESTION, '--passages', 2)['evidence'] == usual['evidence'][:2]
-    assert len(ask(QUESTION, '--quotes', 1)['citations']) == 1
+    fewer = ask(QUESTION, '--passages', 2, '--quotes', 1)
+    assert fewer['evidence'] == usual['evidence'][:2] and len(fewer['citations']) == 1
 
 
 def test_a_question_beside_the_point_is_declined_in_plain_words(demo):
@@ -128,12 +130,9 @@ def test_a_question_beside_the_point_is_declined_in_plain_words(demo):
 ODD = {
     'German': 'Erhöhen Aromatasehemmer bei Brustkrebs das Risiko für das Herz?',
     'Chinese': '芳香化酶抑制剂会增加乳腺癌患者的心血管风险吗？',
-    'Arabic': 'هل تزيد مثبطات الأروماتاز من خطر أمراض القلب؟',
     'emoji': '🎗️ aromatase inhibitors and 🫀 in breast cancer? 👩‍⚕️',
-    'markup': '[bold red]Do[/bold red] [link=https://example.org]aromatase[/link] [/nonsense] inhibitors [on 3 :warning: harm the heart?',
-    'HTML': '<script>alert(1)</script> Do <b>aromatase inhibitors</b> & tamoxifen harm the heart?',
-    'query syntax': 'title:"aromatase inhibitors" AND (heart OR -cancer)^2 +[* TO x] ~~ \\ {',
-    'a formula': '=cmd|"/C calc"!A0 aromatase; $(reboot) `reboot` && ../../etc/passwd %s %n {0}',
+    'markup': '[bold red]Do[/bold red] [link=https://example.org]aromatase inhibitors[/link] [/nonsense] :warning: harm <b>the heart</b>? <script>alert(1)</script>',
+    'syntax': 'title:"aromatase inhibitors" AND (heart OR -cancer)^2 +[* TO x] ~~ \\ { =cmd|"/C calc"!A0 $(reboot) `reboot` ../../etc/passwd %s {0}',
 }
 
 
@@ -145,10 +144,7 @@ def test_odd_questions(question, demo):
     assert 'aromatase inhibitors' not in question or not answer['abstained']
 
 
-@pytest.mark.parametrize('name', ['markup', 'HTML', 'emoji'])
-def test_a_question_is_shown_as_it_was_asked(name, demo):
-    assert ODD[name].replace('\u200d', ' ').replace('\ufe0f', ' ').split()[-1] in good('ask', ODD[name])
-    if name != 'emoji': assert ODD[name] in good('ask', ODD[name])
+def test_markup_is_shown_and_not_obeyed(demo): assert ODD['markup'] in good('ask', ODD['markup'])
 
 
 STEERING = 'Do \x1b[31maromatase\x1b[0m inhibitors\x07 harm \x1b]0;owned\x07the \x9b2Jheart\x08\x7f \u202e in breast cancer?'
@@ -157,9 +153,7 @@ STEERING = 'Do \x1b[31maromatase\x1b[0m inhibitors\x07 harm \x1b]0;owned\x07the 
 def test_control_characters_never_reach_the_terminal(demo):
     said = good('ask', STEERING)
     assert 'aromatase' in said and escapes(said) == []
-    answer = ask(STEERING)
-    assert not answer['abstained']
-    resolves(answer, demo)
+    assert '\x1b' not in good('ask', STEERING, '--json')
 
 
 def test_a_hostile_document_steers_no_terminal(tmp_path):
@@ -171,10 +165,8 @@ def test_a_hostile_document_steers_no_terminal(tmp_path):
     assert [escapes(s) for s in said] == [[], [], [], []]
 
 
-@pytest.mark.parametrize('change', [{}, {'NO_COLOR': '1'}, {'TERM': 'xterm-256color', 'COLORTERM': 'truecolor'}], ids=['plain', 'NO_COLOR', 'colours at hand'])
-def test_a_pipe_gets_no_escape_codes(change, demo):
-    assert escapes(good('ask', QUESTION, env=change)) == []
-    assert escapes(good('search', 'tamoxifen', '--retriever', 'bm25', env=change)) == []
+@pytest.mark.parametrize('change', [{'NO_COLOR': '1'}, {'TERM': 'xterm-256color', 'COLORTERM': 'truecolor'}], ids=['NO_COLOR', 'colours at hand'])
+def test_a_pipe_gets_no_escape_codes(change, demo): assert escapes(good('ask', QUESTION, env=change)) == []
 
 
 def on_a_terminal(*argv, **env) -> str:
@@ -249,21 +241,21 @@ def test_search(mixed):
         assert hits[0]['id'] == '201' and [h['rank'] for h in hits] == [*range(1, len(hits) + 1)]
         assert hits[0].keys() >= {'rank', 'id', 'score', 'title', 'year', 'url'} and hits[0]['url'] == 'https://pubmed.ncbi.nlm.nih.gov/201/'
         assert sorted((h['score'] for h in hits), reverse=True) == [h['score'] for h in hits]
-        line, *_ = good('search', 'walking groups against fatigue', '--library', mixed, '--retriever', way, '-k', 1).splitlines()
-        assert '201' in line and 'Walking groups' in line and _ == []
-    assert len(json.loads(good('search', 'cancer', '--library', mixed, '--retriever', 'dense', '--json'))) == len(HELD)
+    assert len(hits) == len(HELD)
+    line, *_ = good('search', 'walking groups against fatigue', '--library', mixed, '-k', 1).splitlines()
+    assert '201' in line and 'Walking groups' in line and _ == []
 
 
 def test_search_without_a_hit(mixed):
-    for query in ('zebrafish', 'of the', '???'):
+    for query in ('zebrafish', 'of the ???'):
         assert 'Nothing in this library' in good('search', query, '--library', mixed, '--retriever', 'bm25')
-        assert json.loads(good('search', query, '--library', mixed, '--retriever', 'bm25', '--json')) == []
+    assert json.loads(good('search', 'zebrafish', '--library', mixed, '--retriever', 'bm25', '--json')) == []
 
 
-@pytest.mark.parametrize('k', [10**9, 2**63, 10**30])
-def test_search_for_more_than_there_is(k, mixed):
-    for way in ('bm25', 'dense', 'hybrid'):
-        assert len(json.loads(good('search', 'cancer', '--library', mixed, '--retriever', way, '--json', '-k', k))) == len(HELD)
+@pytest.mark.parametrize('way', ['bm25', 'dense', 'hybrid'])
+@pytest.mark.parametrize('k', [10**9, 2**63, 10**30], ids=['10^9', '2^63', '10^30'])
+def test_search_for_more_than_there_is(k, way, mixed):
+    assert len(json.loads(good('search', 'cancer', '--library', mixed, '--retriever', way, '--json', '-k', k))) == len(HELD)
 
 
 # ---- index
@@ -332,9 +324,9 @@ def test_real_records(data_dir, tmp_path):
     found = sorted((data_dir/'entrez').glob('pubmed*.xml'))
     good('index', 'build', *found, '--out', tmp_path/'real')
     library = held(tmp_path/'real')
-    for id, title in library:
-        assert json.loads(good('search', title, '--library', tmp_path/'real', '--json', '-k', 1))[0]['id'] == id
     assert len(library) > 5
+    for (id, title), way in zip(library[::3], ('bm25', 'dense', 'hybrid')):
+        assert json.loads(good('search', title, '--library', tmp_path/'real', '--retriever', way, '--json', '-k', 1))[0]['id'] == id
 
 
 # ---- a bad record among good ones
@@ -377,26 +369,32 @@ def cut(data: bytes, at: float | int) -> bytes: return data[:int(len(data) * at)
 PACKED = gzip.compress(json.dumps({'_id': '1', 'text': 'x ' * 20 + str(list(range(2000)))}).encode(), mtime=0)
 XML = ('<PubmedArticleSet>' + '<PubmedArticle><MedlineCitation><PMID>1</PMID></MedlineCitation></PubmedArticle>' * 40 + '</PubmedArticleSet>').encode()
 BROKEN = {
-    'unknown type': ('notes.docx', b'PK words'), 'no type': ('corpus', b'{"_id": "1"}'),
-    'empty': ('a.jsonl', b''), 'empty xml': ('a.xml', b''), 'empty gzip': ('a.xml.gz', b''), 'blank': ('a.jsonl', b' \n\n'),
+    'unknown type': ('notes.docx', b'PK words'), 'no type': ('corpus', b'{"_id": "1"}'), 'empty': ('a.jsonl', b''), 'empty gzip': ('a.xml.gz', b''),
     'gzip of nothing': ('a.jsonl.gz', gzip.compress(b'', mtime=0)), 'not gzip': ('a.jsonl.gz', b'{"_id": "1"}'), 'gzip without its name': ('a.jsonl', PACKED),
-    **{f'gzip cut at {at}': ('a.jsonl.gz', cut(PACKED, at)) for at in (1, 5, 12, 0.3, 0.7, -9, -8, -4, -1)},
-    **{f'XML cut at {at}': ('a.xml', cut(XML, at)) for at in (5, 25, 0.5, -30, -19, -1)},
+    **{f'gzip cut at {at}': ('a.jsonl.gz', cut(PACKED, at)) for at in (1, 12, 0.5, -8, -1)},
+    **{f'XML cut at {at}': ('a.xml', cut(XML, at)) for at in (5, 0.5, -19, -1)},
     'packed XML cut': ('a.xml.gz', gzip.compress(cut(XML, 0.5), mtime=0)),
-    'no PMID anywhere': ('a.xml', b'<PubmedArticleSet><PubmedArticle><MedlineCitation/></PubmedArticle></PubmedArticleSet>'),
-    'no id anywhere': ('a.jsonl', b'{"title": "A"}\n{"title": "B"}\n'), 'no record at all': ('a.xml', b'<PubmedArticleSet/>'),
     'a web page': ('a.xml', b'<html><body>Too many requests</body></html>'), 'XML in JSON lines': ('a.jsonl', XML), 'JSON lines in XML': ('a.xml', b'{"_id": "1"}'),
     'an entity bomb': ('a.xml', b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><PubmedArticleSet>&b;</PubmedArticleSet>'),
-    'UTF-16': ('a.xml', '<PubmedArticleSet/>'.encode('utf-16')), 'zeros': ('a.xml.gz', bytes(5000)), 'noise': ('a.jsonl', bytes(range(128, 256)) * 9),
+    'UTF-16': ('a.xml', '<PubmedArticleSet/>'.encode('utf-16')),
+}
+HOLLOW = {
+    'no PMID anywhere': ('a.xml', b'<PubmedArticleSet><PubmedArticle><MedlineCitation/></PubmedArticle></PubmedArticleSet>'), 'no record': ('a.xml', b'<PubmedArticleSet/>'),
+    'no id anywhere': ('a.jsonl', b'{"title": "A"}\n{"title": "B"}\n'), 'noise': ('a.jsonl', bytes(range(128, 256)) * 9),
 }
 
 
 @pytest.mark.parametrize('name, data', BROKEN.values(), ids=BROKEN.keys())
-def test_a_bad_file(name, data, old, files, tmp_path):
+def test_a_broken_file_after_a_good_one(name, data, old, files, tmp_path):
     (tmp_path/name).write_bytes(data)
-    said = complaint(cpqa('index', 'build', files[0], tmp_path/name, '--out', old, '--no-vectors') if b'PMID' not in data and b'itle' not in data
-                     else cpqa('index', 'build', tmp_path/name, '--out', old, '--no-vectors'))
-    assert name in said
+    assert name in complaint(cpqa('index', 'build', files[1], tmp_path/name, '--out', old, '--no-vectors'))
+    unharmed(old)
+
+
+@pytest.mark.parametrize('name, data', HOLLOW.values(), ids=HOLLOW.keys())
+def test_a_file_without_a_document(name, data, old, tmp_path):
+    (tmp_path/name).write_bytes(data)
+    assert name in complaint(cpqa('index', 'build', tmp_path/name, '--out', old, '--no-vectors'))
     unharmed(old)
 
 
@@ -423,9 +421,8 @@ def test_a_question_that_is_none(question, bare):
         assert 'empty' in said if not question.strip() else '1,000' in said if ' ' in question else untroubled(said)
 
 
-USAGE = [(), ('ask',), ('index',), ('index', 'build'), ('index', 'build', 'a.xml'), ('nonsense',), ('search', 'x', '-k', '-1'), ('search', 'x', '-k', '0'),
-         ('search', 'x', '-k', 'many'), ('search', 'x', '--retriever', 'magic'), ('ask', 'x', '--depth', '0'), ('ask', 'x', '--passages', '-3'),
-         ('ask', 'x', '--quotes', '1.5'), ('ask', 'x', 'y')]
+USAGE = [(), ('ask',), ('index',), ('index', 'build', 'a.xml'), ('nonsense',), ('search', 'x', '-k', '-1'), ('search', 'x', '-k', 'many'),
+         ('search', 'x', '--retriever', 'magic'), ('ask', 'x', '--depth', '0'), ('ask', 'x', '--quotes', '1.5'), ('ask', 'x', 'y')]
 
 
 @pytest.mark.parametrize('argv', USAGE, ids=lambda argv: ' '.join(argv) or 'nothing')
@@ -438,7 +435,7 @@ def test_a_command_that_is_none(argv):
 
 
 def test_help():
-    for argv in (('--help',), ('ask', '--help'), ('search', '--help'), ('index', '--help'), ('index', 'build', '--help'), ('index', 'info', '--help')):
+    for argv in (('--help',), ('ask', '--help'), ('index', 'build', '--help')):
         assert good(*argv).startswith('usage: cpqa')
 
 
@@ -458,17 +455,17 @@ def spoil(path: Path):
     path.write_bytes(bytes(b ^ 0x5a for b in data[:200]) + data[200:])
 
 
-DAMAGES = {
+REPLACED = b'created', b'cre\xe9ted'
+DAMAGES = {                      # what is done to the library, and a word of the sentence that should follow
     'another format': (lambda f: edited(f, format=99), 'another version'),
     'another analyzer': (lambda f: edited(f, analyzer='klingon'), 'another version'),
     'no manifest': (lambda f: (f/'manifest.json').unlink(), 'not a library'),
     'an empty manifest': (lambda f: (f/'manifest.json').write_text(''), 'build'),
-    'a manifest that is a list': (lambda f: (f/'manifest.json').write_text('[]'), 'build'),
+    'a list for a manifest': (lambda f: (f/'manifest.json').write_text('[]'), 'build'),
     'a manifest of brackets': (lambda f: (f/'manifest.json').write_text('[' * 100_000), 'build'),
-    'a manifest that is not text': (lambda f: (f/'manifest.json').write_bytes((f/'manifest.json').read_bytes().replace(b'created', b'cre\xe9ted')), 'build'),
-    'a manifest without counts': (lambda f: edited(f, counts={}), 'build'),
+    'a manifest that is not text': (lambda f: (f/'manifest.json').write_bytes((f/'manifest.json').read_bytes().replace(*REPLACED)), 'build'),
     'a manifest without the model': (lambda f: edited(f, parts={'vectors': {}}), 'build'),
-    'no file in the manifest': (lambda f: (edited(f, files={}), (f/'vectors'/'spans.npy').unlink()), 'build'),
+    'a manifest without files': (lambda f: (edited(f, files={}), (f/'vectors'/'index.faiss').unlink()), 'build'),
     'no term index': (lambda f: shutil.rmtree(f/'terms'), 'missing'),
     'no spans': (lambda f: (f/'vectors'/'spans.npy').unlink(), 'spans.npy is missing'),
     'half the vectors': (lambda f: os.truncate(f/'vectors'/'index.faiss', 100), 'index.faiss has 100 bytes'),
@@ -483,22 +480,31 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize('damage, word', DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_library(damage, word, mixed, files, tmp_path):
+def test_a_damaged_library(damage, word, mixed, tmp_path):
     broken = shutil.copytree(mixed, tmp_path/'broken')
     damage(broken)
     assert word in complaint(cpqa('ask', 'Does ginger ease nausea?', '--library', broken))
+
+
+@pytest.mark.parametrize('change', [{'counts': {}}, {'parts': {'vectors': {}}}, {'files': {}}, {'parts': {'vectors': {'vectors': 'x', 'encoder': 3}}}], ids=str)
+def test_a_manifest_that_says_less(change, mixed, tmp_path):
+    edited(broken := shutil.copytree(mixed, tmp_path/'broken'), **change)
     done = cpqa('index', 'info', broken, '--verify')
     assert done.returncode == 0 and untroubled(done) or complaint(done)
-    if (broken/'manifest.json').exists():
-        good('index', 'build', *files, '--out', broken, '--no-vectors')         # as the sentence says: build it again
-        unharmed(broken)
+
+
+@pytest.mark.parametrize('damage', ['another format', 'an empty manifest', 'no spans'])
+def test_a_damaged_library_can_be_built_again(damage, mixed, files, tmp_path):
+    DAMAGES[damage][0](broken := shutil.copytree(mixed, tmp_path/'broken'))
+    good('index', 'build', *files, '--out', broken, '--no-vectors')
+    unharmed(broken)
 
 
 def test_what_is_no_library(tmp_path, files):
     (tmp_path/'letter.txt').write_text('Dear doctor')
-    for place in (tmp_path, tmp_path/'letter.txt', tmp_path/'nowhere'):
-        for argv in (['ask', 'Does tea help?', '--library', place], ['search', 'tea', '--library', place], ['index', 'info', place]):
-            assert 'not a library' in complaint(cpqa(*argv))
+    for place, argv in ((tmp_path, ['ask', 'Does tea help?', '--library']), (tmp_path/'letter.txt', ['search', 'tea', '--library']),
+                        (tmp_path/'nowhere', ['index', 'info'])):
+        assert 'not a library' in complaint(cpqa(*argv, place))
     for place in (tmp_path, tmp_path/'letter.txt', tmp_path/'letter.txt'/'x'): complaint(cpqa('index', 'build', *files, '--out', place, '--no-vectors'))
     assert (tmp_path/'letter.txt').read_text() == 'Dear doctor' and [p.name for p in tmp_path.iterdir()] == ['letter.txt']
 
@@ -564,7 +570,6 @@ def test_ctrl_c_while_a_library_is_built(vectors, old, files, tmp_path):
     said = complaint(interrupted(tmp_path/'slow.jsonl', 'index', 'build', *files, tmp_path/'slow.jsonl', '--out', old, *vectors), 130)
     assert 'interrupted' in said
     unharmed(old)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ['old', 'slow.jsonl']
 
 
 def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
@@ -573,7 +578,7 @@ def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
     assert 'interrupted' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
 
 
-@pytest.mark.parametrize('moment', ['EmbeddedEncoder', 'TermRetriever', 'TwoStage', 'QuotingReader'])
+@pytest.mark.parametrize('moment', ['EmbeddedEncoder', 'QuotingReader'])
 def test_ctrl_c_at_each_stage_of_an_answer(moment, demo):
     code = f'''
 import os, signal, sys
@@ -605,7 +610,7 @@ def own_cache(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize('damage', ['no spans', 'another format', 'no manifest', 'spoilt spans', 'spoilt documents'])
+@pytest.mark.parametrize('damage', ['no spans', 'no manifest', 'spoilt documents'])
 def test_a_damaged_demo_library_heals_itself(damage, demo, tmp_path):
     cache = own_cache(tmp_path/'cache')
     DAMAGES[damage][0](first(cache, 'libraries/*'))
@@ -622,8 +627,6 @@ def test_two_first_questions_at_the_same_time(tmp_path):
     answers = [json.loads(out) for out, err in [r.communicate(timeout=300) for r in running]]
     assert [r.returncode for r in running] == [0, 0] and answers[0]['citations'] == answers[1]['citations'] != []
     assert [p for p in tmp_path.rglob('.*') if p.parent.name != 'terms'] == []           # nothing half-made stays behind
-    good('ask', QUESTION, env={'CPQA_CACHE': tmp_path})
-    assert ROOT not in tmp_path.parents
 
 
 def test_a_full_disk_when_the_model_is_prepared(tmp_path):
