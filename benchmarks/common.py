@@ -2,6 +2,7 @@
 import json
 import os
 import platform
+import resource
 import sys
 from datetime import date
 from importlib.metadata import version
@@ -26,11 +27,16 @@ def cpu() -> str:
 def save(name: str, result: dict, packages: tuple[str, ...] = PACKAGES):
     "Writes `result` with the command, the machine and the versions to benchmarks/results, and prints it."
     result = {'benchmark': name, 'command': ' '.join(['python', *sys.argv]), 'date': date.today().isoformat(),
-              'machine': {'cpu': cpu(), 'cores': len(os.sched_getaffinity(0)), 'python': platform.python_version()},
+              'machine': {'cpu': cpu(), 'cores': len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count(), 'python': platform.python_version()},
               'versions': {p: version(p) for p in packages}, **result}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f'{name}.json').write_text(json.dumps(result, indent=1, ensure_ascii=False) + '\n')
     print(json.dumps(result, indent=1, ensure_ascii=False))
+
+
+def peak_mb(who: int) -> int:
+    "Peak memory of this process or of its children (resource.RUSAGE_...), which macOS counts in bytes and Linux in kilobytes."
+    return round(resource.getrusage(who).ru_maxrss / (2**20 if sys.platform == 'darwin' else 2**10))
 
 
 def interval(values, seed: int = 0, resamples: int = 10_000) -> list[float]:

@@ -12,7 +12,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from common import save
+from common import peak_mb, save
 
 from cpqa.literature.library import Library
 from cpqa.retrieval.encoders import EmbeddedEncoder, SentenceTransformerEncoder, minilm_folder
@@ -30,13 +30,13 @@ def main(out: str, files: list[str]):
     start = time.perf_counter()
     subprocess.run([str(Path(sys.executable).parent / 'cpqa'), 'index', 'build', *files, '--out', out], check=True)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    peak = peak_mb(resource.RUSAGE_CHILDREN)
     library = Library(out)
     texts = [embedded_text(d.title, d.text) for d in islice(library, 0, None, max(1, len(library) // 512))]
     ours, theirs = rate(EmbeddedEncoder(), texts), rate(SentenceTransformerEncoder(minilm_folder()), texts)
     save('index_build', {
         'files': [Path(f).name for f in files], 'counts': library.manifest.counts, 'vectors': library.manifest.parts['vectors']['vectors'],
-        'seconds': round(seconds, 1), 'peak_memory_mb': round(peak), 'documents_per_second': round(len(library) / seconds, 1),
+        'seconds': round(seconds, 1), 'peak_memory_mb': peak, 'documents_per_second': round(len(library) / seconds, 1),
         'size_mb': round(sum(f.bytes for f in library.manifest.files.values()) / 1e6, 1),
         'encoder_texts_per_second': round(ours, 1), 'reference_sentence_transformers_texts_per_second': round(theirs, 1),
         'n_texts': len(texts), 'ratio_encoder_to_reference': round(ours / theirs, 2)})

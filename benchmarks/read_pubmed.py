@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import DATA, save
+from common import DATA, peak_mb, save
 from lxml import etree
 
 
@@ -41,7 +41,7 @@ def read(which: str, path: str):
         from Bio import Entrez
         with open(path, 'rb') as f: n = len(Entrez.read(f)['PubmedArticle'])
     print(json.dumps({'records': n, 'seconds': time.perf_counter() - start,
-                      'peak_memory_mb': round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)}))
+                      'peak_memory_mb': peak_mb(resource.RUSAGE_SELF)}))
 
 
 def main(n: int):

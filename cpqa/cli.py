@@ -23,40 +23,47 @@ from .display import answer_text, plain
 from .literature.library import Library
 from .pipeline import CancerQA, build_index
 
-# %% ../nbs/cli.ipynb #89ecc88a
+# %% ../nbs/cli.ipynb #64e81672
 @contextmanager
 def progress_bars() -> Iterator:
     "Yields a progress callback (stage, done, total) that draws bars on the standard error."
     columns = (SpinnerColumn(), TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
         def show(stage: str, done: int, total: int | None):
             if stage not in tasks: tasks[stage] = bars.add_task(stage, total=total)
             bars.update(tasks[stage], completed=done, total=total)
         yield show
 
-# %% ../nbs/cli.ipynb #a7ea3746
-def _print_json(data: Any): print(json.dumps(data, ensure_ascii=False, indent=1))
+# %% ../nbs/cli.ipynb #e933fd83
+def _print_json(data: Any):
+    utf8 = (getattr(sys.stdout, 'encoding', None) or 'utf-8').lower().replace('-', '') == 'utf8'
+    print(json.dumps(data, ensure_ascii=not utf8, indent=1))
 
 def _ask(args: argparse.Namespace):
     "Answers a question; see `CancerQA.ask`."
     with progress_bars() as progress:
         qa = CancerQA(args.library, depth=args.depth, passages=args.passages, quotes=args.quotes, progress=progress)
         answer = qa.ask(args.question)
-    if args.json: _print_json(answer.to_dict())
-    else: Console().print(answer_text(answer))
+    if args.json: return _print_json(answer.to_dict())
+    console = Console()
+    with console.capture() as text:   # rich would end the program where the reader of its output has gone
+        console.print(answer_text(answer), soft_wrap=not console.is_terminal and 'COLUMNS' not in os.environ)
+    print(text.get(), end='')
 
-# %% ../nbs/cli.ipynb #6cc55870
+# %% ../nbs/cli.ipynb #c35e09bf
 def _search(args: argparse.Namespace):
     "Lists the documents that match a query best."
-    qa = CancerQA(args.library)
-    hits = qa.search(args.query, args.k, args.retriever)
+    with progress_bars() as progress:
+        qa = CancerQA(args.library, progress=progress)
+        hits = qa.search(args.query, args.k, args.retriever)
     found = list(zip(hits, qa.library.documents(h.id for h in hits)))
     if args.json:
         return _print_json([{'rank': n, 'id': h.id, 'score': h.score, 'title': d.title, 'year': d.year, 'url': d.url}
                             for n, (h, d) in enumerate(found, 1)])
     for n, (h, d) in enumerate(found, 1):
-        print(f'{n:3}  {h.id:10}  {h.score:8.4f}  {d.year or "    "}  {plain(d.title or d.text)[:100]}')
+        print(f'{n:3}  {plain(h.id):10}  {h.score:8.4f}  {d.year or "    "}  {plain(d.title or d.text)[:100]}')
     if not found: print('Nothing in this library matches the query.')
 
 # %% ../nbs/cli.ipynb #080e873e
@@ -83,11 +90,11 @@ def _info(args: argparse.Namespace):
             'checksums': 'all files verified' if args.verify else 'sizes checked (--verify reads every byte)'}
     for name, value in rows.items(): print(f'{name:12} {plain(str(value))}')
 
-# %% ../nbs/cli.ipynb #9961e0b8
+# %% ../nbs/cli.ipynb #1eadcb84
 def _number(text: str) -> int:
-    value = int(text)
-    if value < 1: raise argparse.ArgumentTypeError(f'must be at least 1, got {text}')
-    return value
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= 1_000_000 and len(text) < 10):
+        raise argparse.ArgumentTypeError(f'must be a whole number from 1 to 1,000,000, got {text[:20]}')
+    return int(text)
 
 def parser() -> argparse.ArgumentParser:
     "The command line: ask, search, index build, index info."
@@ -132,21 +139,27 @@ def _info_parser(p: argparse.ArgumentParser):
     p.add_argument('--json', action='store_true', help='print the manifest as JSON')
     p.set_defaults(run=_info)
 
-# %% ../nbs/cli.ipynb #ee2f58b8
+# %% ../nbs/cli.ipynb #4fff8748
 def _fail(message: Any, code: int) -> int:
     print(f'cpqa: {plain(str(message))}', file=sys.stderr)
     return code
 
 def main(argv: Sequence[str] | None = None) -> int:
     "Runs a command; returns its exit status: 0, 1 (an error, said in one sentence) or 130 (Ctrl-C)."
+    if sys.stdout is None: sys.stdout = open(os.devnull, 'w')   # closed by whoever called
     args = parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):   # a terminal that cannot show a character shows '?'
+        if hasattr(stream, 'reconfigure'): stream.reconfigure(errors='replace')
     try:
         args.run(args)
         sys.stdout.flush()
     except CpqaError as e: return _fail(e, 1)
-    except KeyboardInterrupt: return _fail('interrupted: nothing that was there before has changed', 130)
+    except KeyboardInterrupt: return _fail('interrupted: a library that was being built is as it was before, or whole', 130)
     except BrokenPipeError:   # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as e: return _fail(f'the system refused: {e}', 1)
+    except Exception as e:
+        if os.environ.get('CPQA_TRACEBACK'): raise
+        return _fail(f'this should not have happened ({type(e).__name__}: {e}): please report it, with what CPQA_TRACEBACK=1 shows', 1)
     return 0

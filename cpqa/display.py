@@ -14,17 +14,18 @@ from rich.text import Text
 
 from .core.records import Answer, Citation
 
-# %% ../nbs/display.ipynb #8fb95778
+# %% ../nbs/display.ipynb #1647b299
 def plain(text: str) -> str:
     "The text without control and other unprintable characters, each run of them or of white space as one space."
     return ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
 
 def source_line(citation: Citation) -> str:
-    "The source of a citation in one line: title, journal, year, PMID."
+    "The source of a citation in one line: title, journal, year, PMID; a demo note says that its words are ours."
     parts = (citation.title, citation.journal, str(citation.year or ''), f'PMID {citation.pmid}')
-    return plain('. '.join(part.rstrip('.') for part in parts if part))
+    ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
+    return ' '.join(ended).rstrip('.') + (' (our note on it)' if citation.source == 'note' else '')
 
-# %% ../nbs/display.ipynb #d7c5ce28
+# %% ../nbs/display.ipynb #41683222
 def _unquoted(answer: Answer, citation: Citation) -> str:
     "The quote, where the response does not hold it already."
     return '' if citation.quote in answer.response else f'“{plain(citation.quote)}” '
@@ -37,7 +38,7 @@ def answer_text(answer: Answer) -> Group:
     blocks += [Text(plain(line) + '\n') for line in answer.response.split('\n')]
     for n, c in enumerate(answer.citations, 1):
         blocks.append(Text(f'{n}. {_unquoted(answer, c)}{source_line(c)}', style='italic'))
-        blocks.append(Text(f'   {c.url}  {_place(c)}', style='dim'))
+        blocks.append(Text(f'   {plain(c.url)}  {_place(c)}', style='dim'))
     blocks.append(Text('\n' + plain(answer.reason)))
     blocks.append(Text(f'Searched: {plain(answer.library)}. {answer.note}', style='dim'))
     return Group(*blocks)

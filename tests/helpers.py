@@ -43,7 +43,7 @@ def untroubled(done: subprocess.CompletedProcess) -> bool: return not any(t in d
 
 
 def complaint(done: subprocess.CompletedProcess, code: int = 1) -> str:
-    "The one sentence on the standard error of a command that failed as it should."
+    "The one sentence that a command which went wrong, as it should, writes to the standard error."
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert done.returncode == code and untroubled(done) and done.stdout == '', done
     assert len(lines) == 1 and lines[0].startswith('cpqa: '), done.stderr

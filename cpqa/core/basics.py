@@ -21,14 +21,14 @@ class CpqaError(Exception):
 class MissingExtra(CpqaError):
     "A package is not installed that an extra of cpqa brings."
 
-# %% ../../nbs/core/basics.ipynb #5b170edf
+# %% ../../nbs/core/basics.ipynb #4983c15b
 def require(module: str, extra: str) -> ModuleType:
     "The imported `module`, or a `MissingExtra` that names the `extra` of cpqa that installs it."
     try: return importlib.import_module(module)
     except ModuleNotFoundError as e:
         if e.name is None or module.split('.')[0] != e.name.split('.')[0]: raise
         raise MissingExtra(f"this needs the package '{e.name}', which is not installed: "
-                           f'run  pip install "cpqa[{extra}]"  and try again') from e
+                           f'it comes with cpqa[{extra}]: run  pip install "cpqa[{extra}]"  (in a clone: ".[{extra}]") and try again') from e
 
 # %% ../../nbs/core/basics.ipynb #560060c1
 def cache_dir() -> Path:

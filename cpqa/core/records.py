@@ -6,7 +6,8 @@
 __all__ = ['NOT_ADVICE', 'Record', 'Section', 'MeshTerm', 'MeshHeading', 'Correction', 'Document', 'Passage', 'Hit', 'Evidence',
            'Citation', 'Answer']
 
-# %% ../../nbs/core/records.ipynb #0267203f
+# %% ../../nbs/core/records.ipynb #fbc72631
+import re
 from math import isfinite
 from typing import Any, Self
 
@@ -63,7 +64,7 @@ class Correction(Record, frozen=True):
     pmid: str = ''
     note: str = ''
 
-# %% ../../nbs/core/records.ipynb #cccb3bb2
+# %% ../../nbs/core/records.ipynb #3301d92e
 def _demand(ok: bool, message: str):
     if not ok: raise ValueError(message)
 
@@ -84,8 +85,8 @@ class Document(Record, frozen=True):
     source: str = 'pubmed'                    # which reader made it
 
     def __post_init__(self):
-        _demand(bool(self.id) and not any(c.isspace() for c in self.id),
-                f'a document needs an id without white space (a PMID or a PMCID), got {self.id!r}')
+        _demand(0 < len(self.id) <= 100 and self.id.isprintable() and ' ' not in self.id,
+                f'a document needs an id of 1 to 100 printable characters without white space (a PMID or a PMCID), got {self.id[:40]!r}')
         for s in self.sections:
             _demand(0 <= s.start <= s.end <= len(self.text),
                     f'section {s.label!r} of {self.id} spans {s.start}:{s.end}, outside its text of {len(self.text)} characters')
@@ -99,7 +100,7 @@ class Document(Record, frozen=True):
     def url(self) -> str:
         "Where a person reads the article: PubMed for a PMID, PubMed Central for a PMCID, otherwise ''."
         if self.id.isascii() and self.id.isdigit(): return f'https://pubmed.ncbi.nlm.nih.gov/{self.id}/'
-        return f'https://pmc.ncbi.nlm.nih.gov/articles/{self.id}/' if self.id.startswith('PMC') else ''
+        return f'https://pmc.ncbi.nlm.nih.gov/articles/{self.id}/' if re.fullmatch('PMC[0-9]+', self.id) else ''
 
 # %% ../../nbs/core/records.ipynb #f8edd04f
 class Passage(Record, frozen=True):
@@ -124,7 +125,7 @@ class Passage(Record, frozen=True):
         section = next((s.label for s in document.sections if s.start <= start < s.end), '')
         return cls(document.id, start, end, document.text[start:end], document.title, section, document.year)
 
-# %% ../../nbs/core/records.ipynb #083f2363
+# %% ../../nbs/core/records.ipynb #1ef50003
 def _finite(score: float, whose: str): _demand(isfinite(score), f'the score of {whose} is {score}, expected a finite number')
 
 class Hit(Record, frozen=True):
@@ -139,14 +140,14 @@ class Evidence(Record, frozen=True):
     passage: Passage
     score: float
     route: str = ''        # E1 dense, E2 term, E3 both
-    source: str = 'D1'     # D1 PubMed abstract, D2 PMC review, D3 other PMC text
+    source: str = 'D1'     # D1 PubMed abstract, D2 PMC review, D3 other PMC text; 'note': a demo note
     journal: str = ''
     url: str = ''
     retracted: bool = False
 
     def __post_init__(self): _finite(self.score, self.passage.doc_id)
 
-# %% ../../nbs/core/records.ipynb #3c588ada
+# %% ../../nbs/core/records.ipynb #875e65bc
 NOT_ADVICE = 'This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it.'
 
 class Citation(Record, frozen=True):
@@ -160,9 +161,10 @@ class Citation(Record, frozen=True):
     year: int | None = None
     journal: str = ''
     url: str = ''
+    source: str = 'D1'     # as that of the evidence
 
     def __post_init__(self):
-        _demand(bool(self.quote) and self.end - self.start == len(self.quote),
+        _demand(bool(self.quote) and 0 <= self.start == self.end - len(self.quote),
                 f'citation {self.start}:{self.end} of {self.pmid} does not fit its quote of {len(self.quote)} characters')
         _finite(self.score, self.pmid)
 
@@ -177,6 +179,9 @@ class Answer(Record, frozen=True):
     library: str = ''                    # which library was searched
     timings_ms: dict[str, float] = {}    # stage -> milliseconds
     note: str = NOT_ADVICE
+
+    def __repr__(self) -> str:
+        return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 
     @property
     def used_PMIDs(self) -> tuple[str, ...]:

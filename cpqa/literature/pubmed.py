@@ -365,7 +365,7 @@ def read_pubmed(path: str | Path) -> Iterator[Document | Deleted | Skipped]:
     _check_root(path, _head(path))
     return _records(path)
 
-# %% ../../nbs/literature/pubmed.ipynb #11bcd09d
+# %% ../../nbs/literature/pubmed.ipynb #9f2f7198
 class _Line(msgspec.Struct):
     id: str = msgspec.field(name='_id')
     title: str | None = ''
@@ -379,6 +379,7 @@ def _line(data: bytes, where: str) -> Document | Skipped:
     except msgspec.ValidationError as e: return Skipped(where, f'it does not fit a BEIR document: {e}')
     except msgspec.DecodeError as e: return Skipped(where, f'it is not JSON: {e}')
     except UnicodeDecodeError: return Skipped(where, 'it is not in UTF-8')
+    except RecursionError: return Skipped(where, 'its JSON is nested too deeply')
     except ValueError as e: return Skipped(where, str(e))
 
 # %% ../../nbs/literature/pubmed.ipynb #b19d656a

@@ -5,30 +5,30 @@
 # %% auto #0
 __all__ = ['Reranker', 'BM25Reranker', 'CosineReranker']
 
-# %% ../../nbs/passages/rerank.ipynb #562796e2
+# %% ../../nbs/passages/rerank.ipynb #8cc3fb08
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from rank_bm25 import BM25Okapi
+from rank_bm25 import BM25Plus
 
 from ..core.records import Passage
 from ..literature.library import ENGLISH
 from ..retrieval.encoders import Encoder
 from ..retrieval.vectors import embedded_text
 
-# %% ../../nbs/passages/rerank.ipynb #ddecf5dc
+# %% ../../nbs/passages/rerank.ipynb #ff29a2ff
 class Reranker(Protocol):
     "Scores passages for a query: shape (n,), float32, higher is better. Only the order is comparable across rerankers."
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray: ...
 
 class BM25Reranker:
-    "BM25 (rank-bm25's Okapi form) over the passages given, title and text together."
+    "BM25+ (rank-bm25) over the passages given, title and text together; never negative."
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One score a passage; all zero where no passage or query holds a term."
         terms = [ENGLISH.analyze(embedded_text(p.title, p.text)) for p in passages]
         if not any(terms): return np.zeros(len(passages), dtype=np.float32)
-        return BM25Okapi(terms).get_scores(list(dict.fromkeys(ENGLISH.analyze(query)))).astype(np.float32)
+        return BM25Plus(terms).get_scores(list(dict.fromkeys(ENGLISH.analyze(query)))).astype(np.float32)
 
 # %% ../../nbs/passages/rerank.ipynb #63c73bbb
 class CosineReranker:

@@ -5,16 +5,28 @@
 # %% auto #0
 __all__ = ['Span', 'sentences', 'Segmenter', 'windows', 'SentenceSplitter']
 
-# %% ../../nbs/passages/segment.ipynb #8681bd61
+# %% ../../nbs/passages/segment.ipynb #6a250776
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Protocol
 
 import nupunkt
 
 from ..core.records import Document, Passage, Section
 
-# %% ../../nbs/passages/segment.ipynb #6b326e9f
+# %% ../../nbs/passages/segment.ipynb #2ae7f3d1
+_ABBREVIATIONS = frozenset('approx dept figs prof refs resp sept suppl univ vols'.split())
+_WORDS = frozenset('ago all art bed can car day how ill leg low nor per saw ten win'.split())
+
+@cache
+def _splitter() -> nupunkt.PunktSentenceTokenizer:
+    splitter = nupunkt.load_default_model()
+    for a in splitter.abbreviations:
+        if a.isalpha() and (len(a) > 3 and a not in _ABBREVIATIONS or a in _WORDS): splitter.remove_abbreviation(a)
+    return splitter
+
+# %% ../../nbs/passages/segment.ipynb #1b7e48a0
 def _blocks(document: Document) -> Iterator[tuple[int, int]]:
     "The labelled sections and what lies between them, without the labels: spans that no sentence crosses."
     text, at = document.text, 0
@@ -31,7 +43,7 @@ def sentences(document: Document) -> list[Span]:
     text, spans = document.text, []
     for start, end in _blocks(document):
         for line in re.finditer(r'[^\n]+', text[start:end]):
-            for a, b in nupunkt.sent_spans(line.group()):
+            for a, b in _splitter().spans(line.group()):
                 piece = line.group()[a:b]
                 if piece.strip():
                     first = start + line.start() + a + len(piece) - len(piece.lstrip())

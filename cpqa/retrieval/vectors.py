@@ -56,21 +56,31 @@ class VectorPart:
         return {'encoder': self.encoder.describe(), 'splitter': self.splitter, 'vectors': index.ntotal,
                 'dim': self.encoder.dim, 'faiss': faiss.__version__}
 
-# %% ../../nbs/retrieval/vectors.ipynb #52971674
+# %% ../../nbs/retrieval/vectors.ipynb #93410809
+def _check_model(name: str, built: dict[str, Any], given: dict[str, Any]):
+    "Raises `LibraryError`, which names what differs, unless a library was built with the model given."
+    if not isinstance(built, dict): raise LibraryError(f'the manifest of {name} is damaged: build it again')
+    differs = [f'{key} {built.get(key)} against {given.get(key)}' for key in {**built, **given} if built.get(key) != given.get(key)]
+    if differs: raise LibraryError(f'{name} was built with another model ({"; ".join(differs)}): use that one, or build it again')
+
 class Vectors:
     "The open vectors of a library: row numbers are FAISS's, `spans[row]` is (document number, start, end)."
     def __init__(self, library: Library, encoder: Encoder):
         faiss, folder = require('faiss', 'offline'), library.folder / VectorPart.name
         said = library.manifest.parts.get(VectorPart.name)
-        if said is None:
+        if not said:
             raise LibraryError(f'{library.folder.name} was built without vectors: search it with bm25, or build it again without --no-vectors')
-        if said['encoder'] != encoder.describe():
-            raise LibraryError(f"{library.folder.name} was built with the model {said['encoder'].get('model')}, not with "
-                               f"{encoder.describe().get('model')}: use that model, or build it again")
         self.library, self.encoder = library, encoder
-        self.index = faiss.read_index(str(folder / 'index.faiss'), faiss.IO_FLAG_MMAP_IFC)
-        self.spans = np.load(folder / 'spans.npy', mmap_mode='r')
+        _check_model(library.folder.name, said.get('encoder'), encoder.describe())
+        try:
+            self.index = faiss.read_index(str(folder / 'index.faiss'), faiss.IO_FLAG_MMAP_IFC)
+            self.spans = np.load(folder / 'spans.npy', mmap_mode='r', allow_pickle=False)
+        except (RuntimeError, ValueError, OSError) as e:
+            raise LibraryError(f'the vectors of {library.folder.name} cannot be read ({e}): build it again') from e
         self.number = {id: n for n, id in enumerate(library.ids)}
+        library.check_unchanged()
+        if self.spans.shape != (self.index.ntotal, 3) or len(self.number) != len(library) or self.spans[-1, 0] != len(library) - 1:
+            raise LibraryError(f'the vectors of {library.folder.name} do not fit its documents: build it again')
         self.first = np.searchsorted(self.spans[:, 0], np.arange(len(library.ids) + 1))   # rows of document n: first[n] to first[n+1]
 
     def rows_of(self, id: str) -> range:
