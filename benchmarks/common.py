@@ -36,6 +36,9 @@ def save(name: str, result: dict, packages: tuple[str, ...] = PACKAGES):
 
 def peak_mb(who: int) -> int:
     "Peak memory of this process or of its children (resource.RUSAGE_...), which macOS counts in bytes and Linux in kilobytes."
+    status = Path('/proc/self/status')   # Linux counts a new process' peak from its parent's, but not here
+    if who == resource.RUSAGE_SELF and status.exists():
+        return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith('VmHWM'))) // 1024
     return round(resource.getrusage(who).ru_maxrss / (2**20 if sys.platform == 'darwin' else 2**10))
 
 
