@@ -1,6 +1,7 @@
 """What all tests share: a cache of their own, a closed network, the real data where it is at hand, and copies of the tree."""
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,10 @@ os.environ['CPQA_CACHE'] = str(ROOT/'.cache'/'cpqa')
 # A slow machine is no bug; everything else is as Hypothesis sets it (in CI it draws the same examples each time).
 settings.register_profile('cpqa', settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile('cpqa')
+
+
+# A shell that starts tests in the background has them, and the processes they start, ignore Ctrl-C, which some of them test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN: signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class NetworkRefused(RuntimeError):
