@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import unicodedata
 import urllib.request
 import warnings
@@ -447,16 +446,12 @@ def bomb(levels=12, width=10) -> str:
     (bomb(), '<PubmedArticle>&e11;</PubmedArticle>'), (bomb(), '<PubmedArticle a="&e11;"/>'), (bomb(levels=5), '<PubmedArticle>&e4;</PubmedArticle>'),
     (f'<!DOCTYPE PubmedArticleSet [<!ENTITY e "{"a" * 50_000}">]>', f'<PubmedArticle>{"&e;" * 20_000}</PubmedArticle>'),
     ('<!DOCTYPE PubmedArticleSet [<!ENTITY a "&b;"><!ENTITY b "&a;">]>', '<PubmedArticle>&a;</PubmedArticle>')], ids=['text', 'attribute', 'small', 'wide', 'circle'])
-def test_entity_bombs_fail_fast(put, doctype, inside):
-    start = time.monotonic()
+def test_entity_bombs_are_refused_before_they_expand(put, doctype, inside):
     with pytest.raises(ReadError, match='declares the entity'): list(read_file(put('bomb.xml', article_set(inside.encode(), doctype=doctype))))
-    assert time.monotonic() - start < 3
 
 
-def test_a_bomb_in_the_root_s_attribute_fails_fast(put):
-    start = time.monotonic()
+def test_a_bomb_in_the_root_s_attribute_is_refused(put):
     with pytest.raises(ReadError): list(read_file(put('bomb.xml', bomb().encode() + b'<PubmedArticleSet a="&e11;"/>')))
-    assert time.monotonic() - start < 3
 
 
 # ---- memory and endless files: in processes of their own, so that nothing else is measured
