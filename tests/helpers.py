@@ -13,6 +13,7 @@ from pathlib import Path
 from conftest import SCRIPTS
 
 from cpqa.core.records import Document
+from cpqa.evaluation.questions import YES_NO, Question, Questions
 from cpqa.literature.library import Library
 
 CPQA = SCRIPTS/'cpqa'
@@ -114,3 +115,13 @@ def mount(folder: Path, size: int) -> bool:
 
 
 def unmount(folder: Path): subprocess.run(['umount', '-l', folder], check=True)
+
+
+# ---- questions
+
+def question(i: int, **more) -> Question:
+    "The `i`-th invented question of yes or no."
+    return Question(f'q{i}', f'Is {i} a number, and is the µg “µ”?', 'yesno', 'toy', YES_NO, gold='AB'[i % 2], **more)
+
+
+def some(n: int, name: str = 'toy') -> Questions: return Questions(name, [question(i) for i in range(n)])

@@ -338,11 +338,11 @@ def test_names_decide_whatever_their_case(put):
 
 
 def test_beir_lines_stand_alone(put):
-    lines = ['\ufeff{"_id": "1", "title": "T", "text": "a\\nb", "metadata": {"x": 1}, "new": []}', '', '{', '[1]', '{"title": "no id"}', '{"_id": 4}',
+    lines = ['\ufeff{"_id": "1", "title": "T", "text": "a\\nb", "metadata": {"x": 1}, "new": []}', '', '{', '[1]', '{"title": "no id"}', '{"_id": [4]}',
              '{"_id": "5", "text": 5}', '{"_id": "", "text": ""}', '{"_id": "7", "text": "\\ud800"}', '{"_id": "8"}']
-    path = put('c.jsonl.gz', '\n'.join(lines).encode() + b'\n{"_id": "9", "text": "\xff"}')
+    path = put('c.jsonl.gz', '\n'.join(lines).encode() + b'\n{"_id": "9", "text": "\xff"}\n{"_id": 10}')
     found = list(read_beir(path))
-    assert [(d.id, d.title, d.text, d.source) for d in found if isinstance(d, Document)] == [('1', 'T', 'a\nb', 'beir'), ('8', '', '', 'beir')]
+    assert [(d.id, d.title, d.text, d.source) for d in found if isinstance(d, Document)] == [('1', 'T', 'a\nb', 'beir'), ('8', '', '', 'beir'), ('10', '', '', 'beir')]
     assert [r.where for r in found if isinstance(r, Skipped)] == [f'c.jsonl.gz, line {n}' for n in (3, 4, 5, 6, 7, 8, 9, 11)]
 
 

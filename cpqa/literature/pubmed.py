@@ -365,9 +365,9 @@ def read_pubmed(path: str | Path) -> Iterator[Document | Deleted | Skipped]:
     _check_root(path, _head(path))
     return _records(path)
 
-# %% ../../nbs/literature/pubmed.ipynb #9f2f7198
+# %% ../../nbs/literature/pubmed.ipynb #4c4b04c1
 class _Line(msgspec.Struct):
-    id: str = msgspec.field(name='_id')
+    id: str | int = msgspec.field(name='_id')
     title: str | None = ''
     text: str | None = ''
 
@@ -375,7 +375,7 @@ def _line(data: bytes, where: str) -> Document | Skipped:
     "The document of one JSON line."
     try:
         line = msgspec.json.decode(data, type=_Line)
-        return Document(id=line.id.strip(), title=line.title or '', text=line.text or '', source='beir')
+        return Document(id=str(line.id).strip(), title=line.title or '', text=line.text or '', source='beir')
     except msgspec.ValidationError as e: return Skipped(where, f'it does not fit a BEIR document: {e}')
     except msgspec.DecodeError as e: return Skipped(where, f'it is not JSON: {e}')
     except UnicodeDecodeError: return Skipped(where, 'it is not in UTF-8')
