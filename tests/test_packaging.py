@@ -20,8 +20,9 @@ from packaging.requirements import Requirement
 
 from cpqa.core.toy import TOY
 
-EXTRAS = {'offline', 'llm', 'notebooks', 'dev'}
-HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'nbdev', 'anthropic', 'openai']
+EXTRAS = {'offline', 'llm', 'eval', 'longform', 'notebooks', 'dev'}
+HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn', 'ir_measures', 'nltk',
+         'bert_score', 'nbdev', 'anthropic', 'openai']
 APACHE_2 = 'cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30'     # SHA-256 of the text at apache.org/licenses/LICENSE-2.0.txt
 
 
@@ -189,6 +190,16 @@ def test_terms_work_without_any_extra(bare):
     assert [hit['id'] for hit in json.loads(done.stdout)] == ['t3']
     assert 'cpqa[offline]' in complaint(bare.run('cpqa', 'ask', 'Does tamoxifen help?', '--library', 'toy'))
     assert '5' in bare.run('cpqa', 'index', 'info', 'toy', '--verify').stdout
+
+
+def test_cancer_questions_without_any_extra_and_an_evaluation_that_names_its_own(bare):
+    golden = {'questions': [{'id': n, 'body': text, 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'} for n, text in (('y1', 'Is glioma rare?'), ('y2', 'Is ice cold?'))]}
+    (bare.folder/'7B1_golden.json').write_text(json.dumps(golden))
+    assert bare.run('cpqa', 'datasets', 'cmmqa', '--from', '.', '--out', 'cmmqa.jsonl', '--sets', 'bioasq').returncode == 0
+    assert [json.loads(line)['term'] for line in (bare.folder/'cmmqa.jsonl').read_text().splitlines()] == ['glioma']
+    (bare.folder/'answers.jsonl').write_text('{"id": "y1", "raw": "yes"}\n')
+    assert 'cpqa[eval]' in complaint(bare.run('cpqa', 'eval', 'answers', '--recorded', 'answers.jsonl', '--dataset', 'bioasq', '--data', '.', '--policy', 'wrong'))
+    assert bare.run('cpqa', 'datasets', 'list').returncode == 0
 
 
 def test_the_demo_notes_come_along(bare):

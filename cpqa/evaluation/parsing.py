@@ -359,17 +359,17 @@ def is_api_error(text: str) -> bool:
     "Whether a text is the message of a service or a library, not of a model."
     return len(text) <= 2000 and bool(_any(API_ERRORS).search(text.strip()))
 
-# %% ../../nbs/evaluation/parsing.ipynb #d9331e3d
+# %% ../../nbs/evaluation/parsing.ipynb #31481e0b
 Place = tuple[str, Callable[[str], Iterator[str]], tuple[str, ...]]   # its name, where it looks, the rules that count there (none: all)
 
 PROSE: list[Place] = [('a statement', in_statement, ()), ('a line', in_lines, ()), ('the end', at_the_end, ('none of them', 'a plain refusal'))]
 THOUGHTS: list[Place] = [('a label', in_label, ()), ('the end', at_the_end, ('none of them', 'a plain refusal'))]
 STOPPED: list[Place] = [('a statement', in_statement, ())]
 
-def read_prose(text: str, options: dict[str, str], places: Sequence[Place] = PROSE) -> Reading | None:
-    "What a text says that is no JSON, by the first of the `places` with something to read."
+def read_prose(text: str, options: dict[str, str], places: Sequence[Place] | None = None) -> Reading | None:
+    "What a text says that is no JSON, by the first of the `places` (None: `PROSE`) with something to read."
     text = _clean(text)
-    for place, look, only in places:
+    for place, look, only in places or PROSE:
         for words in look(text):
             r = read_stated(words, options)
             if r and (not only or r.note in only): return Reading(r.label, r.kind, f'{r.note}, in {place}', r.named)
