@@ -93,7 +93,7 @@ def _info(args: argparse.Namespace):
             'checksums': 'all files verified' if args.verify else 'sizes checked (--verify reads every byte)'}
     for name, value in rows.items(): print(f'{name:12} {plain(str(value))}')
 
-# %% ../nbs/cli.ipynb #c8df514d
+# %% ../nbs/cli.ipynb #64aab950
 def _report(report: dict[str, Any], path: str | None):
     from cpqa.evaluation.tasks import report_lines
     for line in report_lines(report): print(line)
@@ -122,19 +122,24 @@ def _eval_passages(args: argparse.Namespace):
 def _eval_answers(args: argparse.Namespace):
     "Scores recorded answers."
     from cpqa.evaluation.cmmqa import read_cmmqa
+    from cpqa.evaluation.datasets import dataset
     from cpqa.evaluation.tasks import evaluate_answers
     _check_place(args.json)
-    only = [a.question.id for a in read_cmmqa(args.only) if a.question.source == args.dataset] if args.only else None
+    name = dataset(args.dataset).name
+    only = [a.question.id for a in read_cmmqa(args.only) if a.question.source == name] if args.only else None
+    if only == []: raise CpqaError(f'{args.only} holds no question of {name}: make it again with that set')
     _report(evaluate_answers(args.recorded, args.dataset, args.data, args.policy, args.against, only, args.seed), args.json)
 
-# %% ../nbs/cli.ipynb #f816fb01
+# %% ../nbs/cli.ipynb #00e33173
 def _cmmqa(args: argparse.Namespace):
     "Writes the cancer questions of the five sets."
-    from cpqa.evaluation.cmmqa import sizes, write_cmmqa
-    fields = tuple(args.fields.split(','))
-    admitted, faults = write_cmmqa(args.source, args.out, args.sets.split(','), fields, traps=not args.plain)
+    from cpqa.evaluation.cmmqa import canonical, sizes, write_cmmqa
+    fields, sets = tuple(args.fields.split(',')), canonical(args.sets.split(','))
+    admitted, faults = write_cmmqa(args.source, args.out, sets, fields, traps=not args.plain)
     table = sizes(admitted)
-    for name, row in table.items(): print(f'{name:10} {sum(row.values()):5,}   ' + ', '.join(f'{n:,} by the {field}' for field, n in row.items() if field in fields))
+    for name in sets:
+        row = table.get(name, dict.fromkeys(fields, 0))
+        print(f'{name:10} {sum(row.values()):5,}   ' + ', '.join(f'{n:,} by the {field}' for field, n in row.items() if field in fields))
     print(f'{"all":10} {len(admitted):5,}   in {args.out}')
     for fault in faults[:10]: print(f'cpqa: {plain(fault)}', file=sys.stderr)
     if len(faults) > 10: print(f'cpqa: and {len(faults) - 10:,} more faults', file=sys.stderr)
@@ -231,7 +236,11 @@ def _passages_parser(p: argparse.ArgumentParser):
     p.add_argument('--k', type=_number, default=5, help='passages that count (default 5)')
     p.set_defaults(run=_eval_passages)
 
-# %% ../nbs/cli.ipynb #149f1295
+# %% ../nbs/cli.ipynb #fbcb345e
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10): raise argparse.ArgumentTypeError(f'must be a whole number from 0, got {text[:20]}')
+    return int(text)
+
 def _answers_parser(p: argparse.ArgumentParser):
     p.add_argument('--recorded', required=True, metavar='FILE', help='JSON lines with id and raw, packed with gzip or not')
     p.add_argument('--dataset', required=True, metavar='NAME', help='see `cpqa datasets list`')
@@ -239,7 +248,7 @@ def _answers_parser(p: argparse.ArgumentParser):
     p.add_argument('--policy', required=True, metavar='POLICY', help='what an answer that cannot be read counts as: wrong, abstain, first-option or random')
     p.add_argument('--against', metavar='FILE', help='a second file, compared question by question')
     p.add_argument('--only', metavar='FILE', help='count only the questions that are in this file of `cpqa datasets cmmqa`')
-    p.add_argument('--seed', type=int, default=0, help='of the policy random and of the intervals (default 0)')
+    p.add_argument('--seed', type=_seed, default=0, help='of the policy random and of the intervals (default 0)')
     p.add_argument('--json', metavar='FILE', help='write the whole report as JSON')
     p.set_defaults(run=_eval_answers)
 

@@ -220,7 +220,6 @@ def test_the_library_is_built_once_and_kept(garden, tmp_path, empty):
     assert len(kept()) == 2
 
 
-# DEFECT 12: the checksum of a corpus leaves out later records of an id, and the library keeps just those: a corpus that changes in one finds the old library.
 def test_a_corpus_that_changes_in_a_second_record(tmp_path, empty):
     first, found = Document(id='d1', title='Thistle'), {}
     for word in ('ginger', 'clover'):
@@ -295,7 +294,6 @@ def test_hostile_names_steer_no_terminal(tmp_path):
     assert escapes(complaint(inside('eval', 'retrieval', '--data', folder, '--retriever', 'bm25', '--split', '\x1b[31m'))) == []
 
 
-# DEFECT 1: an unknown reranker is refused only after the library was built, and with dense search after the model was loaded and all passages embedded.
 @pytest.mark.parametrize('task', ['retrieval', 'passages'])
 def test_a_reranker_that_nobody_knows(task, garden, trials, empty):
     done = cpqa('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25', '--reranker', 'magic', env=empty)
@@ -303,7 +301,6 @@ def test_a_reranker_that_nobody_knows(task, garden, trials, empty):
     assert not Path(empty['CPQA_CACHE']).exists()
 
 
-# DEFECT 2: a package of the extra that is not there is named only after the library was built and all queries were asked.
 @pytest.mark.parametrize('task', ['retrieval', 'passages'])
 def test_without_the_extra(task, garden, trials, tmp_path, empty):
     for name in ('ir_measures', 'scipy'): (tmp_path/f'{name}.py').write_text(f'raise ModuleNotFoundError("none", name={name!r})')
@@ -463,7 +460,6 @@ def test_a_recorded_file_of_something_else(rows, why, drinks, tmp_path):
     assert why in complaint(inside('eval', 'answers', '--recorded', file, '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong'))
 
 
-# DEFECT 3: lines under another key, such as 'output', are read as empty answers, so a file in a foreign form scores 0 without a fault.
 def test_lines_without_an_answer_are_faults(drinks, tmp_path):
     file = put(tmp_path/'answers.jsonl', [{'id': f'{n:04d}', 'output': 'B'} for n in range(8)])
     done = inside('eval', 'answers', '--recorded', file, '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong')
@@ -489,7 +485,6 @@ def test_answers_that_cannot_be_scored(argv, why, drinks, answers, tmp_path):
     assert why in complaint(inside('eval', 'answers', *[word for pair in options.items() for word in pair], cwd=tmp_path))
 
 
-# DEFECT 4: numpy refuses it, and the message is 'this should not have happened (ValueError ...)'.
 def test_a_seed_below_zero(drinks, answers):
     done = inside('eval', 'answers', '--recorded', answers, '--dataset', 'medqa', '--data', drinks, '--policy', 'random', '--seed', -1)
     assert 'should not have happened' not in done.stderr and untroubled(done)
@@ -518,7 +513,6 @@ def test_a_run_of_ours_as_a_recorded_file(drinks, tmp_path):
     assert (value(found, 'accuracy'), value(found, 'coverage'), found['faults']['count']) == (2 / 8, 1, 0)     # C of the first four, B of the last four
 
 
-# DEFECT 5: a second attempt after an error counts for `Run`, and is 'a second answer, of which the first counts' for `cpqa eval answers`.
 def test_a_question_of_a_run_that_was_asked_again(drinks, tmp_path):
     from cpqa.evaluation.datasets import load
     asked, wants = load('medqa', drinks), {q.id: q.gold for q in load('medqa', drinks)}
@@ -527,7 +521,6 @@ def test_a_question_of_a_run_that_was_asked_again(drinks, tmp_path):
     assert value(scored(tmp_path, tmp_path/'run.jsonl', drinks), 'accuracy') == 1
 
 
-# DEFECT 6: the header of a run names its set and its checksum, and neither is looked at.
 def test_a_run_of_another_set_with_the_same_ids(drinks, tmp_path):
     others = Questions('toy', [Question(f'{n:04d}', f'Which stone is number {n}?', 'choice', 'toy', DRINKS, gold='A') for n in range(8)])
     run(System('toy'), lambda q: Outcome(q.id, 'A'), others, tmp_path/'run.jsonl')
@@ -535,7 +528,6 @@ def test_a_run_of_another_set_with_the_same_ids(drinks, tmp_path):
     assert 'toy' in complaint(done) if done.returncode else 'faults' in done.stdout
 
 
-# DEFECT 7: '-1' and 'a-1' are both answers to a-1; the last one wins, and nothing is counted.
 def test_ids_that_lost_a_character_and_whole_ones(tmp_path):
     choice = {'question': 'Which?', 'opa': 'tea', 'opb': 'wine', 'opc': 'milk', 'opd': 'beer', 'cop': 1}
     put(tmp_path/'medmcqa'/'dev.json', [choice | {'id': 'a-1'}, choice | {'id': 'a-2'}])
@@ -627,13 +619,11 @@ def test_the_plain_rule_knows_no_traps(tmp_path):
     assert cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq', '--plain')[0] == ['y0', 'y1']
 
 
-# DEFECT 8: a set that was asked for, and in which no question names a cancer, has no line.
 def test_a_set_without_a_cancer_is_told_of(tmp_path):
     put(tmp_path/'7B1_golden.json', [json.dumps({'questions': [{'id': 'y', 'body': 'Is ice cold?', 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'}]})])
     assert any(re.match(r'bioasq +0\b', line) for line in went('datasets', 'cmmqa', '--from', tmp_path, '--out', tmp_path/'out', '--sets', 'bioasq').splitlines())
 
 
-# DEFECT 9: its questions are written twice, and the sizes are doubled.
 def test_a_set_that_was_named_twice(sets, tmp_path):
     done = inside('datasets', 'cmmqa', '--from', sets, '--out', tmp_path/'out', '--sets', 'bioasq,bioasq')
     if done.returncode == 0: assert len((tmp_path/'out').read_text().splitlines()) == 1
@@ -668,14 +658,12 @@ def test_answers_on_cmmqa_only(sets, tmp_path):
     assert 'is not a file of cancer questions' in complaint(inside('eval', *base[:7], '--only', file, '--dataset', 'bioasq'))
 
 
-# DEFECT 10: `--dataset BioASQ` is a set that `load` knows, and `--only` then finds none of its questions.
 def test_only_whatever_the_case_of_the_name(sets, tmp_path):
     cancers(sets, tmp_path/'cmmqa')
     file = put(tmp_path/'answers.jsonl', [{'id': 'y1', 'raw': ['yes']}])
     assert report(tmp_path, 'answers', '--recorded', file, '--data', sets, '--policy', 'wrong', '--only', tmp_path/'cmmqa', '--dataset', 'BioASQ')['n'] == 1
 
 
-# DEFECT 11: the message is about the publisher's files, and not about the file of --only.
 def test_only_a_file_without_this_set(sets, tmp_path):
     cancers(sets, tmp_path/'cmmqa', '--sets', 'mmlu')
     file = put(tmp_path/'answers.jsonl', [{'id': 'y1', 'raw': ['yes']}])

@@ -129,7 +129,7 @@ def _split(folder: Path, split: str | None) -> tuple[str, Path]:
     asked = f'qrels of the split {split or "test"!r}'
     raise QuestionsError(f'{folder} holds {"two files" if named else "no file"} with {asked}: in its folder qrels there is {there}')
 
-# %% ../../nbs/evaluation/collections.ipynb #fc10199d
+# %% ../../nbs/evaluation/collections.ipynb #03ff99e7
 class _Query(msgspec.Struct):
     id: str | int = msgspec.field(name='_id')
     text: str
@@ -139,10 +139,10 @@ def _corpus(path: Path, faults: list[str]) -> tuple[set[str], str]:
     ids, digest = set(), hashlib.sha256()
     for d in read_beir(path):
         if isinstance(d, Skipped): faults.append(f'{d.where}: {d.why}')
-        elif d.id in ids: faults.append(f'{path.name}: a second document has the id {d.id}')
         else:
-            ids.add(d.id)
             digest.update(msgspec.json.encode((d.id, d.title, d.text)))
+            if d.id in ids: faults.append(f'{path.name}: a second document has the id {d.id}, of which the last is kept')
+            ids.add(d.id)
     return ids, digest.hexdigest()
 
 def _queries(path: Path, faults: list[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@
 __all__ = ['Scope', 'Raw', 'evaluate_retrieval', 'evaluate_passages', 'read_recorded', 'read_texts', 'evaluate_answers',
            'report_lines']
 
-# %% ../../nbs/evaluation/tasks.ipynb #70b14c2b
+# %% ../../nbs/evaluation/tasks.ipynb #de0cf2f6
 import hashlib
 import json
 import re
@@ -19,15 +19,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.basics import CpqaError, sha256
+from ..core.basics import CpqaError, require, sha256
 from ..core.records import Hit, Passage
 from ..display import plain
-from .collections import Collection, Marked, json_lines, read_collection, read_marked
+from .collections import Collection, Marked, json_lines, read_bytes, read_collection, read_marked
 from .datasets import align, load
 from .metrics import MEASURES, answer_measures, passage_values, retrieval_values, summary
 from .parsing import POLICIES, Reading, apply_policy, read_answer
 from .questions import Question, Questions
-from .runs import Outcome, Run, System, run
+from .runs import KIND, Outcome, Run, System, run
 from .statistics import Interval, mcnemar
 from ..literature.library import Library, Progress, build_library, quiet
 from ..passages.index import PassageIndex, passage_documents, whole
@@ -55,9 +55,14 @@ def _file(path: str | Path | None):
     else:
         with tempfile.TemporaryDirectory(prefix='cpqa-') as folder: yield Path(folder) / 'run.jsonl'
 
-# %% ../../nbs/evaluation/tasks.ipynb #977c8aa2
+# %% ../../nbs/evaluation/tasks.ipynb #cb181bed
 def _made_of(content: str, splitter: Segmenter, vectors: bool, encoder: Encoder | None) -> list:
     return [content, splitter.describe(), (encoder.describe() if encoder else MINILM_SHA256) if vectors else None]
+
+def _check_parts(reranker: str | None, *packages: str):
+    "Raises now what would otherwise be an error after an hour: a name that nobody knows, a package that is not installed."
+    if reranker: named_reranker(reranker, lambda: None)
+    for package in packages: require(package, 'eval')
 
 def _plain(name: str) -> str: return re.sub(r'[^\w.-]', '_', name)[:40]
 
@@ -65,7 +70,7 @@ def _collection_library(c: Collection, vectors: bool, encoder: Encoder | None, p
     build = lambda folder: build_index([c.corpus], folder, vectors, encoder, progress, wait=600)
     return kept_library(_plain(c.name), _made_of(c.corpus_checksum, SentenceSplitter(), vectors, encoder), build)
 
-# %% ../../nbs/evaluation/tasks.ipynb #c5ac50b8
+# %% ../../nbs/evaluation/tasks.ipynb #d28bcd53
 def evaluate_retrieval(
     data: str | Path,                        # a BEIR folder
     retriever: Way = 'hybrid',
@@ -80,6 +85,7 @@ def evaluate_retrieval(
 ) -> dict[str, Any]:
     "The report of a document search on a BEIR folder. Raises `CpqaError`."
     if k < 5: raise CpqaError(f'k must be at least 5, so that Hit@5 has a meaning, got {k}')
+    _check_parts(reranker, 'ir_measures', 'scipy.stats')
     c = read_collection(data, split)
     opened = Library(library) if library else _collection_library(c, retriever != 'bm25', encoder, progress)
     qa = CancerQA(opened, encoder, depth, progress=progress)
@@ -117,7 +123,7 @@ def _passage_library(m: Marked, splitter: Segmenter, vectors: bool, encoder: Enc
     for a in m.articles.values(): digest.update(json.dumps([a.id, a.title, a.text]).encode())
     return kept_library(f'passages-{_plain(m.name)}', _made_of(digest.hexdigest(), splitter, vectors, encoder), build)
 
-# %% ../../nbs/evaluation/tasks.ipynb #06efdf59
+# %% ../../nbs/evaluation/tasks.ipynb #0fd8df12
 def evaluate_passages(
     data: str | Path,                        # a folder with articles.jsonl and questions.jsonl, packed or not
     segmenter: str = 'sentences',            # its name, as `cpqa.passages.segment.segmenter` reads it
@@ -133,6 +139,7 @@ def evaluate_passages(
     "The report of a passage search on an Evidence Inference folder: Hits@k and MRR@k. Raises `CpqaError`."
     if scope not in ('article', 'global'): raise CpqaError(f'{scope!r} is not a scope: choose article or global')
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
+    _check_parts(reranker, 'scipy.stats')
     m, splitter = read_marked(data), named_segmenter(segmenter)
     dense = retriever != 'bm25'
     opened = _passage_library(m, splitter, dense, encoder, progress)
@@ -158,43 +165,53 @@ def _passage_report(m: Marked, library: Library, done: Run, k: int) -> dict[str,
             'n_articles': len(m.articles), 'n_passages': len(library), 'ms_per_question': _times(done), 'faults': _faults(m.faults + done.faults),
             'interval': '95 %, bootstrap over questions', 'machine': done.header.machine, 'versions': done.header.versions}
 
-# %% ../../nbs/evaluation/tasks.ipynb #5e385810
+# %% ../../nbs/evaluation/tasks.ipynb #4a4f0496
 Raw = str | list[str | None] | None
 
-def read_recorded(path: str | Path, faults: list[str]) -> dict[str, list[str | None]]:
-    "Question id -> the texts that a model wrote; lines that do not fit, and second answers to a question, go into `faults`."
+def read_recorded(path: str | Path, faults: list[str], sets: Sequence[Questions] = ()) -> dict[str, list[str | None]]:
+    "Question id -> the texts that a model wrote, none where a run of ours failed; a run must be of one of the `sets`, if given. What does not fit goes into `faults`."
+    if read_bytes(path).startswith(_RUN): return _of_run(Run.read(path), faults, sets)
     found: dict[str, list[str | None]] = {}
     for where, line in json_lines(path, dict[str, Any], faults):
-        if line.get('kind') == 'cpqa run': continue
-        id, raw = line.get('id'), next((line[key] for key in ('raw', 'prediction', 'answer') if line.get(key)), None)
+        id, keys = line.get('id'), [key for key in ('raw', 'prediction', 'answer') if key in line]
+        raw = next((line[key] for key in keys if line[key]), None)
         texts = [raw] if isinstance(raw, str) else raw or [None]
-        if not isinstance(id, str | int) or not isinstance(texts, list) or not all(t is None or isinstance(t, str) for t in texts):
+        if not keys or isinstance(id, bool) or not isinstance(id, str | int) or not isinstance(texts, list) or not all(t is None or isinstance(t, str) for t in texts):
             faults.append(f'{where}: expected an id and, as raw, a text or a list of texts')
         elif str(id) in found: faults.append(f'{where}: a second answer to {str(id)[:100]}, of which the first counts')
         else: found[str(id)] = texts
     return found
 
+_RUN = f'{{"kind":"{KIND}"'.encode()
+
+def _of_run(made: Run, faults: list[str], sets: Sequence[Questions]) -> dict[str, list[str | None]]:
+    if sets and made.header.dataset.checksum not in {s.checksum() for s in sets}: made.missing(sets[0])   # says that it is of other questions
+    faults += made.faults
+    return {id: [] if o.failed else [o.raw or o.prediction] for id, o in made.outcomes.items()}
+
 def read_texts(texts: Sequence[str | None], options: dict[str, str]) -> Reading:
     "What most of these texts answer; what the first of them says where none gives a label."
-    readings = [read_answer(t, options) for t in texts]
+    readings = [read_answer(t, options) for t in texts or [None]]
     votes = Counter(r.label for r in readings if r.label)
     return next(r for r in readings if r.label == votes.most_common(1)[0][0]) if votes else readings[0]
 
-# %% ../../nbs/evaluation/tasks.ipynb #8a2a24ea
+# %% ../../nbs/evaluation/tasks.ipynb #3e1b7aad
 class _Scored:
     "One file of recorded answers, read and labelled for the questions of a set that have a gold label."
-    def __init__(self, path: str | Path, asked: list[Question], known: Questions, policy: str, seed: int):
+    def __init__(self, path: str | Path, asked: list[Question], known: Questions, chosen: Questions, policy: str, seed: int):
         self.faults: list[str] = []
-        recorded = read_recorded(path, self.faults)
+        recorded = read_recorded(path, self.faults, (known, chosen))
         if not recorded: raise CpqaError(f'{path} holds no answer{": " + self.faults[0] if self.faults else ""}: expected lines such as {{"id": "1", "raw": "The answer is B"}}')
         names = align(known, recorded)   # MIRAGE's recorded ids of MedMCQA lack their first character
         self.unknown = [id for id in recorded if id not in names]
-        recorded = {names[id]: texts for id, texts in recorded.items() if id in names}
+        twice = [id for id, name in names.items() if id != name and name in recorded]
+        self.faults += [f'{id}: taken for {names[id]}, which has an answer under its own id' for id in twice]
+        recorded = {names[id]: texts for id, texts in recorded.items() if id in names and id not in twice}
         self.readings = [read_texts(recorded.get(q.id, [None]), q.options) for q in asked]
         self.labels = apply_policy(self.readings, asked, policy, seed)
         self.answered = [r.kind == 'answer' for r in self.readings]
         self.right = [label == q.gold for label, q in zip(self.labels, asked)]
-        self.failures = Counter('missing' if q.id not in recorded else r.kind for q, r in zip(asked, self.readings) if r.kind != 'answer')
+        self.failures = Counter('missing' if q.id not in recorded else r.kind if recorded[q.id] else 'failed' for q, r in zip(asked, self.readings) if r.kind != 'answer')
         if self.failures['missing'] == len(asked):
             raise CpqaError(f'{path} answers none of these {len(asked):,} questions of {known.name}: one of them is {asked[0].id!r}{f", one of its ids {self.unknown[0][:60]!r}" if self.unknown else ""}')
 
@@ -202,7 +219,7 @@ class _Scored:
         return {'recorded': Path(path).name, 'measures': _told(answer_measures(self.labels, gold, policy, self.answered, seed=seed)),
                 'failures': dict(sorted(self.failures.items())), 'answers_to_unknown_questions': len(self.unknown), 'faults': _faults(self.faults)}
 
-# %% ../../nbs/evaluation/tasks.ipynb #69ac3581
+# %% ../../nbs/evaluation/tasks.ipynb #2ec6ec7e
 def evaluate_answers(
     recorded: str | Path,                    # JSON lines, packed or not
     dataset: str,                            # name of the set, as `cpqa.evaluation.datasets.load` knows it
@@ -218,12 +235,12 @@ def evaluate_answers(
     known = every if only is None else every.only(only)
     asked = [q for q in known if q.gold]
     if not asked: raise CpqaError(f'none of the {len(known):,} questions of {dataset} has a gold label, so nothing can be scored')
-    gold, first = [q.gold for q in asked], _Scored(recorded, asked, every, policy, seed)
+    gold, first = [q.gold for q in asked], _Scored(recorded, asked, every, known, policy, seed)
     report = {'task': 'answers', 'dataset': dataset, 'n': len(asked), 'questions_without_gold': len(known) - len(asked), 'policy': policy,
               'policy_means': POLICIES[policy], **first.report(recorded, gold, policy, seed), 'dataset_faults': _faults(known.faults),
               'interval': "95 %, Wilson's for accuracy and coverage, bootstrap over questions for the macro measures"}
     if against is None: return report
-    other = _Scored(against, asked, every, policy, seed)
+    other = _Scored(against, asked, every, known, policy, seed)
     return report | {'against': other.report(against, gold, policy, seed), 'comparison': _comparison(first, other, policy)}
 
 def _comparison(first: _Scored, other: _Scored, policy: str) -> dict[str, Any]:
