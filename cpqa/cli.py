@@ -93,7 +93,7 @@ def _info(args: argparse.Namespace):
             'checksums': 'all files verified' if args.verify else 'sizes checked (--verify reads every byte)'}
     for name, value in rows.items(): print(f'{name:12} {plain(str(value))}')
 
-# %% ../nbs/cli.ipynb #64aab950
+# %% ../nbs/cli.ipynb #114171b7
 def _report(report: dict[str, Any], path: str | None):
     from cpqa.evaluation.tasks import report_lines
     for line in report_lines(report): print(line)
@@ -105,10 +105,13 @@ def _check_place(path: str | None):
 
 def _eval_retrieval(args: argparse.Namespace):
     "Measures document search on a BEIR folder."
+    from cpqa.evaluation.leaks import LeakFree
     from cpqa.evaluation.tasks import evaluate_retrieval
     _check_place(args.json)
+    if args.undated and args.until is None: raise CpqaError('--undated says what to do with documents without a year, so it needs --until YEAR')
+    switches = LeakFree(args.exclude_source, args.until, args.undated or 'drop') if args.exclude_source or args.until is not None else None
     with progress_bars() as progress:
-        report = evaluate_retrieval(args.data, args.retriever, args.reranker, args.depth, args.library, args.k, args.split, args.run_file, progress=progress)
+        report = evaluate_retrieval(args.data, args.retriever, args.reranker, args.depth, args.library, args.k, args.split, args.run_file, progress=progress, switches=switches)
     _report(report, args.json)
 
 def _eval_passages(args: argparse.Namespace):
@@ -211,8 +214,12 @@ def _info_parser(p: argparse.ArgumentParser):
     p.add_argument('--json', action='store_true', help='print the manifest as JSON')
     p.set_defaults(run=_info)
 
-# %% ../nbs/cli.ipynb #d2472147
+# %% ../nbs/cli.ipynb #4d2c9da9
 RETRIEVERS = ('bm25', 'dense', 'hybrid')
+
+def _year(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) == 4): raise argparse.ArgumentTypeError(f'must be a year of four digits, got {text[:20]}')
+    return int(text)
 
 def _search_options(p: argparse.ArgumentParser, what: str):
     p.add_argument('--data', required=True, metavar='DIR', help=what)
@@ -227,6 +234,9 @@ def _retrieval_parser(p: argparse.ArgumentParser):
     p.add_argument('--library', metavar='DIR', help="a library to search (default: one built from the folder's corpus, and kept)")
     p.add_argument('--k', type=_number, default=100, help='documents found for a query (default 100)')
     p.add_argument('--split', metavar='NAME', help='which qrels (default: test, or the only ones)')
+    p.add_argument('--exclude-source', action='store_true', help='leave out what a query was written from, as its line names it in written_from')
+    p.add_argument('--until', type=_year, metavar='YEAR', help='leave out documents published after this calendar year')
+    p.add_argument('--undated', choices=('drop', 'keep'), help='with --until: documents without a year (default: drop)')
     p.set_defaults(run=_eval_retrieval)
 
 def _passages_parser(p: argparse.ArgumentParser):

@@ -6,7 +6,7 @@
 __all__ = ['MAX_WORDS', 'Way', 'RRF_K', 'FIRST_STAGE', 'build_index', 'kept_library', 'demo_library', 'clean_question', 'Timings',
            'fuse', 'CancerQA', 'search', 'reranked', 'ask']
 
-# %% ../nbs/pipeline.ipynb #7af60b3e
+# %% ../nbs/pipeline.ipynb #133df054
 import hashlib
 import json
 import shutil
@@ -31,7 +31,7 @@ from .passages.segment import SentenceSplitter
 from .passages.two_stage import TwoStage, rerank_documents, routes
 from .retrieval.bm25 import TermRetriever
 from .retrieval.encoders import MINILM_SHA256, EmbeddedEncoder, Encoder
-from .retrieval.fusion import reciprocal_rank_fusion
+from .retrieval.fusion import falling, reciprocal_rank_fusion
 from .retrieval.vectors import DenseRetriever, VectorPart, Vectors
 
 # %% ../nbs/pipeline.ipynb #3ea78cb8
@@ -86,14 +86,14 @@ class Timings(dict):
         try: yield
         finally: self[name] = round(self.get(name, 0.0) + (time.perf_counter() - start) * 1000, 2)
 
-# %% ../nbs/pipeline.ipynb #fef2a52f
+# %% ../nbs/pipeline.ipynb #716195b3
 Way = Literal['bm25', 'dense', 'hybrid']
 RRF_K = 5        # of the first stage's fusion
 FIRST_STAGE = 100   # hits of each search that are fused
 
 def fuse(terms: Sequence[Hit], dense: Sequence[Hit]) -> list[Hit]:
-    "The hits of term and dense search as one ranking."
-    return reciprocal_rank_fusion([terms, dense], RRF_K)
+    "The hits of term and dense search as one ranking; of equal scores, what term search found goes first."
+    return falling(reciprocal_rank_fusion([terms, dense], RRF_K))
 
 class CancerQA:
     "Answers questions from a library: `ask`, `search`. Without `library`, from the demo notes of the package."

@@ -19,6 +19,8 @@ from cpqa.core.records import Document
 from cpqa.evaluation.collections import read_qrels
 from cpqa.evaluation.questions import Question, Questions
 from cpqa.evaluation.runs import Outcome, Run, System, run
+from cpqa.literature.library import build_library
+from cpqa.pipeline import build_index, fuse
 
 SHARED = os.environ['CPQA_CACHE']
 
@@ -240,6 +242,113 @@ def test_a_library_that_was_given(garden, usual, tmp_path):
         assert '--no-vectors' in complaint(inside('eval', 'retrieval', '--data', garden, '--retriever', way, '--library', tmp_path/'all'))
 
 
+# ---- eval retrieval without leaks
+
+ORCHARD = [Document(id=f'd{n}', title='Ginger' * (n % 2), text='ginger ' * (9 - n) + 'and tea', year=2000 + n) for n in range(8)] + [Document(id='d8', text='ginger')]
+PICKED = {'q1': 'ginger', 'q2': 'ginger and tea', 'q3': 'tea', 'q4': 'ginger tea'}
+FRUIT = {'q1': {'d0': 1, 'd5': 2}, 'q2': {'d7': 1, 'd0': 0}, 'q3': {'d8': 1, 'd1': 1}, 'q4': {'d2': 0}}
+
+
+@pytest.fixture(scope='module')
+def orchard(tmp_path_factory) -> tuple[Path, Path]:
+    "A BEIR folder in which two of four queries name their sources, and a library of its documents with their years."
+    folder = beir(tmp_path_factory.mktemp('leaks')/'orchard', documents=ORCHARD, asked=PICKED, grades=FRUIT)
+    more = {'q1': {'written_from': ['d0']}, 'q2': {'metadata': {'written_from': ['d7', 'd0']}}, 'q3': {'metadata': {}}}
+    put(folder/'queries.jsonl', [{'_id': q, 'text': text} | more.get(q, {}) for q, text in PICKED.items()])
+    build_library([ORCHARD], folder.parent/'library')
+    return folder, folder.parent/'library'
+
+
+def hits_of(run_file: Path) -> dict[str, list[str]]: return {q: [h.id for h in o.hits] for q, o in Run.read(run_file).outcomes.items()}
+
+
+@pytest.mark.parametrize('reranker', [[], ['--reranker', 'bm25', '--depth', 3]], ids=['alone', 'reranked'])
+def test_sources_are_excluded(reranker, orchard, tmp_path):
+    folder, library = orchard
+    argv = ('retrieval', '--data', folder, '--library', library, '--retriever', 'bm25', *reranker)
+    plain, cut = report(tmp_path, *argv, '--run-file', tmp_path/'all'), report(tmp_path, *argv, '--exclude-source', '--run-file', tmp_path/'cut', how=cpqa)
+    every, found = hits_of(tmp_path/'all'), hits_of(tmp_path/'cut')
+    assert {q: set(every[q]) - set(found[q]) for q in PICKED} == {'q1': {'d0'}, 'q2': {'d0', 'd7'}, 'q3': set(), 'q4': set()}
+    assert (plain['switches'], plain['queries_with_source'], plain['relevant_excluded'], plain['n_queries_without_relevant']) == (None, 2, 0, 0)
+    assert (cut['queries_with_source'], cut['relevant_excluded'], cut['n_queries_without_relevant'], cut['n_queries']) == (2, 2, 1, 4)
+    assert cut['switches'] == {'exclude_source': True, 'until': None, 'undated': 'drop'} == Run.read(tmp_path/'cut').header.switches.to_dict()
+    left = {'q1': {'d5': 2}, 'q3': FRUIT['q3'], 'q4': FRUIT['q4']}          # q2 has nothing left to find; q4 never had, and scores nought as before
+    mrr = lambda q: next((1 / n for n, d in enumerate(found[q], 1) if left[q].get(d)), 0)
+    assert cut['measures']['MRR@10']['n'] == 3 and value(cut, 'MRR@10') == pytest.approx(sum(map(mrr, left)) / 3, abs=1e-6)
+    assert 'a run of another switches' in complaint(inside('eval', *argv, '--run-file', tmp_path/'cut'))
+
+
+def test_a_reranker_does_not_see_what_is_left_out(orchard, tmp_path):
+    "The two that a reranker of depth 2 may reorder are the best that are allowed, not those of the best that are."
+    folder, library = orchard
+    argv = ('retrieval', '--data', folder, '--library', library, '--retriever', 'bm25', '--until', 2004)
+    for name, more in (('first', []), ('reranked', ['--reranker', 'bm25', '--depth', 2])): report(tmp_path, *argv, *more, '--run-file', tmp_path/name)
+    first, reranked = hits_of(tmp_path/'first'), hits_of(tmp_path/'reranked')
+    assert all(set(first[q][:2]) == set(reranked[q][:2]) and first[q][2:] == reranked[q][2:] for q in PICKED)
+
+
+@pytest.mark.parametrize('undated, more', [('drop', []), ('drop', ['--undated', 'drop']), ('keep', ['--undated', 'keep'])], ids=['default', 'drop', 'keep'])
+def test_documents_after_a_year_are_left_out(undated, more, orchard, tmp_path):
+    folder, library = orchard
+    argv = ('retrieval', '--data', folder, '--library', library, '--retriever', 'bm25', '--until', 2005, *more)
+    found = report(tmp_path, *argv, '--run-file', tmp_path/'run')
+    allowed = {d.id for d in ORCHARD if (undated == 'keep' if d.year is None else d.year <= 2005)}
+    assert set().union(*hits_of(tmp_path/'run').values()) == allowed
+    assert (found['relevant_excluded'], found['n_queries_without_relevant']) == ({'drop': 2, 'keep': 1}[undated], 1)
+    assert found['switches'] == {'exclude_source': False, 'until': 2005, 'undated': undated}
+    said = went('eval', *argv)
+    assert f'documents after 2005, those without a year {"out" if undated == "drop" else "in"}' in said and '1 queries not scored' in said
+
+
+def test_fused_rankings_close_up_where_a_document_is_left_out(tmp_path):
+    "A document that is left out holds no rank in either search: what is fused is as of a library that never held it."
+    kept = [Document(id=f'd{n}', title=t, text=f'{t} eased pain.', year=2000) for n, t in enumerate(('Ginger tea', 'Clover tea', 'Nettle soup', 'Ginger bread'))]
+    late = [Document(id=f'e{n}', title='Ginger', text='Ginger tea eased all pain.', year=2010) for n in range(3)]
+    asked, grades = {'q1': 'Does ginger tea ease pain?', 'q2': 'And nettle soup?'}, {'q1': {'d0': 1}, 'q2': {'d2': 1}}
+    folder = beir(tmp_path/'tea', documents=kept + late, asked=asked, grades=grades)
+    for name, documents in (('all', kept + late), ('early', kept)): build_index([documents], tmp_path/name)
+    argv = ('retrieval', '--data', folder, '--retriever')
+    for name, more in (('plain', []), ('reranked', ['--reranker', 'cosine', '--depth', 2])):     # of vectors, since BM25's weights are those of the whole library
+        cut = report(tmp_path, *argv, 'dense', *more, '--library', tmp_path/'all', '--until', 2005, '--run-file', tmp_path/f'{name}.cut')
+        early = report(tmp_path, *argv, 'dense', *more, '--library', tmp_path/'early', '--run-file', tmp_path/f'{name}.early')
+        assert hits_of(tmp_path/f'{name}.cut') == hits_of(tmp_path/f'{name}.early') and cut['measures'] == early['measures']
+    for way in ('bm25', 'dense', 'hybrid'): report(tmp_path, *argv, way, '--library', tmp_path/'all', '--until', 2005, '--run-file', tmp_path/way)
+    terms, dense, hybrid = (Run.read(tmp_path/way).outcomes for way in ('bm25', 'dense', 'hybrid'))
+    assert all(hybrid[q].hits == tuple(fuse(terms[q].hits, dense[q].hits)) for q in asked)
+
+
+@pytest.mark.parametrize('argv, why', [
+    (['--exclude-source'], 'no query of garden names a document that it was written from'), (['--until', 2015], 'has a year, so none can be cut after 2015'),
+    (['--undated', 'keep'], 'it needs --until YEAR'), (['--until', 2015, '--undated', 'keep'], 'has a year')], ids=spoken)
+def test_switches_that_can_do_nothing(argv, why, garden):
+    assert why in complaint(inside('eval', 'retrieval', '--data', garden, '--retriever', 'bm25', *argv))
+
+
+@pytest.mark.parametrize('argv', [['--until', 'soon'], ['--until', 15], ['--until', -2015], ['--until', '２０１５'], ['--undated', 'perhaps']], ids=spoken)
+def test_years_that_are_none(argv, orchard):
+    done = inside('eval', 'retrieval', '--data', orchard[0], *argv)
+    assert done.returncode == 2 and untroubled(done) and done.stdout == ''
+
+
+def test_switches_that_leave_nothing_to_find(orchard, tmp_path):
+    folder, library = orchard
+    argv = ('eval', 'retrieval', '--data', folder, '--library', library, '--retriever', 'bm25')
+    found = report(tmp_path, *argv[1:], '--until', 1999)
+    assert (found['measures']['MRR@10']['n'], found['n_queries_without_relevant'], value(found, 'MRR@10')) == (1, 3, 0)     # q4, of which nothing was relevant
+    put(tmp_path/'fewer'/'queries.jsonl', [{'_id': q, 'text': text} for q, text in PICKED.items() if q != 'q4'])
+    for name in ('corpus.jsonl', 'qrels'): (tmp_path/'fewer'/name).symlink_to(folder/name)
+    assert 'so nothing can be scored' in complaint(inside(*argv[:3], tmp_path/'fewer', *argv[4:], '--until', 1999))
+
+
+def test_sources_that_cannot_be_read_are_faults(orchard, tmp_path):
+    folder, library = orchard
+    bad = [{'written_from': 'd0'}, {'written_from': [1.5]}, {'metadata': {'written_from': {'d0': 1}}}, {'written_from': [7, '', 'd2']}]
+    put(tmp_path/'bad'/'queries.jsonl', [{'_id': q, 'text': text} | more for (q, text), more in zip(PICKED.items(), bad)])
+    for name in ('corpus.jsonl', 'qrels'): (tmp_path/'bad'/name).symlink_to(folder/name)
+    found = report(tmp_path, 'retrieval', '--data', tmp_path/'bad', '--library', library, '--retriever', 'bm25', '--exclude-source')
+    assert (found['n_queries'], found['queries_with_source'], found['faults']['count']) == (4, 1, 3) and 'the source of q1 is unknown' in found['faults']['first'][0]
+
+
 def test_vectors_and_both_rerankers(tmp_path):
     asked = {'q1': 'What eases vomiting?', 'q2': 'Does stretching help people sleep?'}
     folder = beir(tmp_path/'small', documents=[Document(id='d1', title='Ginger', text='Ginger tea eased nausea.'), Document(id='d2', title='Yoga', text='Yoga improved sleep.'),
@@ -339,6 +448,23 @@ def test_a_passage_counts_from_half_a_span(packed, trials, tmp_path):
     found = report(tmp_path, 'passages', '--data', folder, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--scope', 'article', how=inside if packed else cpqa)
     assert {name: (m['value'], m['n']) for name, m in found['measures'].items()} == {'Hits@5': (0.6, 5), 'MRR@5': (0.6, 5)}
     assert (found['n_questions'], found['n_failed'], found['n_without_hits'], found['n_articles'], found['n_passages'], found['faults']['count']) == (5, 0, 1, 4, 12, 0)
+
+
+def test_whole_articles_are_drawn_and_chance_is_told(trials, tmp_path):
+    argv = ('passages', '--data', trials, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--k', 1)
+    found = report(tmp_path, *argv)
+    assert found['interval'] == '95 %, bootstrap over the 3 articles asked about, each drawn with all its questions' and found['measures']['Hits@1']['n'] == 5
+    assert found['chance'] == {'Hits@1': pytest.approx((1 + 1 + 1 + 2 + 1) / 3 / 5, abs=1e-6), 'MRR@1': found['chance']['Hits@1']} and found['words_per_passage'] == 5
+    assert f'5.0 words in a passage; a random order of the article: Hits@1 {found["chance"]["Hits@1"]:.4f}' in went('eval', *argv)
+    other = report(tmp_path, *argv, '--scope', 'global')
+    assert other['chance'] is None and other['words_per_passage'] == 5
+
+
+def test_questions_of_one_article_are_no_independent_evidence(tmp_path):
+    "Six questions of one article, all found, and six of another, none found: what can be drawn is all, none, or half."
+    folder = marked(tmp_path/'two', [(f'{id}{n}', id, [[0, 4]]) for id in ('PMC1', 'PMC4') for n in range(6)])
+    found = report(tmp_path, 'passages', '--data', folder, '--segmenter', 'fixed:5:0', '--retriever', 'bm25')
+    assert found['measures']['Hits@5'] == {'value': 0.5, 'low': 0, 'high': 1, 'n': 12}
 
 
 def test_scopes(trials, tmp_path):
@@ -617,6 +743,14 @@ def test_the_plain_rule_knows_no_traps(tmp_path):
     put(tmp_path/'7B1_golden.json', [json.dumps({'questions': [{'id': f'y{n}', 'body': body, 'type': 'yesno', 'documents': [], 'exact_answer': 'no'} for n, body in enumerate((text, 'Is glioma rare?'))]})])
     assert cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq')[0] == ['y1']
     assert cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq', '--plain')[0] == ['y0', 'y1']
+
+
+def test_the_plain_rule_lets_in_what_is_named_after_a_tumour(tmp_path):
+    bodies = ('Is tumour necrosis factor a cytokine?', 'Is glioma rare?')
+    put(tmp_path/'7B1_golden.json', [json.dumps({'questions': [{'id': f'y{n}', 'body': body, 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'} for n, body in enumerate(bodies)]})])
+    assert cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq')[0] == ['y1']
+    ids, found = cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq', '--plain')
+    assert ids == ['y0', 'y1'] and there(found[0]) == 'tumour'
 
 
 def test_a_set_without_a_cancer_is_told_of(tmp_path):

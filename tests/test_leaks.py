@@ -4,7 +4,7 @@ from helpers import question
 
 from cpqa.core.records import Document, Hit
 from cpqa.core.toy import TOY
-from cpqa.evaluation.leaks import LeakFree, leak_free
+from cpqa.evaluation.leaks import LeakFree, allowed_grades, leak_free
 from cpqa.evaluation.questions import Question
 from cpqa.literature.library import LibraryError, build_library
 from cpqa.retrieval.bm25 import TermRetriever
@@ -50,6 +50,16 @@ def test_it_asks_deeper_only_where_it_must(library):
     assert calls == [(['polyps', 'tamoxifen', 'polyps'], 2), (['polyps'], 4)]
     assert [[h.id for h in h_] for h_ in hits] == [[first[0].id, first[2].id], ['t3'], [first[0].id, first[1].id]]
     assert leak_free(search, library, LeakFree())([], 5) == []
+
+
+def test_judgements_lose_what_the_search_cannot_find(library):
+    grades = {f'd{i}': i % 3 for i in range(40)} | {'elsewhere': 1, 'd99': 2}
+    q = Question('q', 'polyps', 'open', 'toy', written_from=('PMC4', 'd99'))
+    for switches in (LeakFree(), LeakFree(False), LeakFree(True, 2000), LeakFree(False, 2000, 'keep')):
+        kept = allowed_grades(grades, q, library, switches)
+        findable = {h.id for h in leak_free(TermRetriever(library).search, library, switches)([q], 100)[0]}
+        assert {d for d in kept if d in library} == findable & grades.keys() and all(kept[d] == grades[d] for d in kept)
+        assert 'elsewhere' in kept and ('d99' in kept) == (not switches.exclude_source)
 
 
 def test_a_hit_that_the_library_does_not_hold_is_an_error(library):

@@ -18,7 +18,7 @@ from helpers import environment, generated, held, hidden, write_beir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpqa.core.records import Document
+from cpqa.core.records import Document, in_order
 from cpqa.literature import library as module
 from cpqa.literature.library import Library, LibraryError, build_library
 from cpqa.literature.pubmed import Deleted, Skipped
@@ -349,9 +349,9 @@ def test_term_search_finds_what_shares_a_term(tmp_path_factory, texts, query, k)
     sharing = {d.id for d in documents if terms(f'{d.title} {d.text}') & asked}
     hits = TermRetriever(library).search([' '.join(query)], 1000)[0]
     assert len(hits) == len(sharing) and {h.id for h in hits} == sharing
-    assert hits == sorted(hits, key=lambda h: (-h.score, library.ids.index(h.id))) and all(h.score > 0 for h in hits)
+    assert hits == in_order(hits) and all(h.score > 0 for h in hits)
     assert [h.id for h in TermRetriever(library).search([' '.join(query)], k)[0]] == [h.id for h in hits[:k]]
-    shutil.rmtree(out)
+    shutil.rmtree(out, ignore_errors=True)   # tantivy's threads may still be removing a file
 
 
 # ---- damaged and hostile libraries

@@ -1,4 +1,4 @@
-"""Long-form measures: numbers worked by hand, what holds for any text, a model made on the spot, and no credit for a denial."""
+"""Long-form measures: numbers worked by hand, what holds for any text, a model made on the spot, and no credit for a denial that is flagged."""
 import json
 import math
 import socket

@@ -1,7 +1,9 @@
 """Measures against independent code and random input: trec_eval for rankings, scikit-learn for answers, plain loops for the rest."""
+import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ for extra in ('ir_measures', 'scipy'): pytest.importorskip(extra)
 
 from cpqa.core.records import Hit, Passage
 from cpqa.evaluation.metrics import (MEASURES, MetricsError, answer_measures, aurc, category_measures, covers, ideal_aurc, macro_scores,
-                                     passage_values, retrieval_values, risk_coverage, summary)
+                                     passage_chance, passage_values, retrieval_values, risk_coverage, summary)
 from cpqa.evaluation.parsing import POLICIES
 
 # our names beside those of trec_eval
@@ -137,6 +139,13 @@ def test_a_summary_holds_its_mean_and_repeats():
     assert other.value == first.value and narrow.high - narrow.low < first.high - first.low
 
 
+def test_a_summary_by_groups_is_wider_where_groups_are_alike():
+    values, article = {'R@1': {f'q{i}': float(i // 10 % 2) for i in range(100)}}, {f'q{i}': i // 10 for i in range(100)}
+    alone, together = summary(values)['R@1'], summary(values, groups=article | {'another': 0})['R@1']
+    assert (together.value, together.n) == (alone.value, 100) and together.high - together.low > 2 * (alone.high - alone.low)
+    with pytest.raises(MetricsError, match="1 of 100 questions have no group, the first is 'q3'"): summary(values, groups={q: a for q, a in article.items() if q != 'q3'})
+
+
 @pytest.mark.parametrize('value', [math.nan, math.inf])
 def test_a_summary_refuses_what_is_no_number(value):
     with pytest.raises(MetricsError, match='expected a finite number'): summary({'R@1': {'a': 1.0, 'b': value}})
@@ -169,6 +178,20 @@ def test_passages_are_ranked_as_documents_are(held, spans, k):
     good = {name(p): 1 for p in ranking if p.doc_id == '1' and covers(p, spans)} or {'nothing': 1}
     expected = retrieval_values({'q': ranked(*map(name, ranking))}, {'q': good, 'none': {'x': 1}}, [f'Hit@{k}', f'MRR@{k}'])
     assert values[f'Hits@{k}'] == expected[f'Hit@{k}'] and values[f'MRR@{k}'] == pytest.approx(expected[f'MRR@{k}'])
+
+
+@settings(max_examples=50)
+@given(st.lists(ranges, max_size=5), st.lists(ranges, min_size=1, max_size=2), st.integers(1, 6))
+def test_chance_is_the_mean_over_all_orders(held, spans, k):
+    cut, spans = [passage(*r) for r in held + held[:1]], {'q': ('1', spans)}     # one of them twice
+    orders = [passage_values({'q': order}, spans, k) for order in itertools.permutations([passage(*r) for r in dict.fromkeys(held)])]
+    for name, found in passage_chance({'1': cut}, spans, k).items():
+        assert found['q'] == pytest.approx(sum(values[name]['q'] for values in orders) / len(orders))
+
+
+def test_chance_in_an_article_without_passages():
+    assert passage_chance({}, {'q': ('1', [(0, 9)])}) == {'Hits@5': {'q': 0}, 'MRR@5': {'q': 0}}
+    with pytest.raises(MetricsError, match='k is 0'): passage_chance({}, {'q': ('1', [(0, 9)])}, k=0)
 
 
 def test_passages_that_cannot_be_scored():
@@ -232,6 +255,27 @@ def test_intervals_hold_their_values():
         for name, i in answer_measures(labels, gold, policy, resamples=500).items():
             assert 0 <= i.low < i.value < i.high <= 1 and i.high - i.low < .2, (policy, name, i)
             assert i.n == (len(gold) if policy != 'abstain' or name == 'coverage' else sum(l is not None for l in labels))
+
+
+def test_a_sample_that_lacks_a_class_is_averaged_over_the_others():
+    "Of thirty-one answers, all right, a third of the samples lack the one 'maybe': each sample scores 1 all the same."
+    gold = ['yes'] * 15 + ['no'] * 15 + ['maybe']
+    for name, i in answer_measures(gold, gold, 'wrong', resamples=500).items():
+        if name.startswith('macro'): assert (i.low, i.value, i.high) == (1, 1, 1), name
+
+
+def test_macro_intervals_are_those_of_scikit_learn_sample_by_sample():
+    rng, n = np.random.default_rng(0), 40
+    gold = [*rng.choice(['yes', 'no'], n - 2), 'maybe', 'maybe']
+    labels = [g if rng.random() < .7 else rng.choice(['yes', 'no', 'maybe']) for g in gold]
+    ours = answer_measures(labels, gold, 'wrong', resamples=2_000)
+    picks, lacking = [rng.integers(0, n, n) for _ in range(2_000)], 0
+    theirs = []
+    for pick in picks:
+        wanted, given = [gold[i] for i in pick], [labels[i] for i in pick]
+        lacking += 'maybe' not in wanted
+        theirs.append(sklearn_metrics.recall_score(wanted, given, labels=sorted(set(wanted)), average='macro', zero_division=0))
+    assert lacking > 200 and (ours['macro_recall'].low, ours['macro_recall'].high) == pytest.approx(np.percentile(theirs, [2.5, 97.5]), abs=.03)
 
 
 def test_coverage_outlives_a_policy_that_fills_in():

@@ -1,12 +1,16 @@
-"""Polarity: a table of invented pairs, what holds for any pair, and a floor on real text where it is at hand."""
+"""Polarity: a table of invented pairs, what holds for any pair, and on real text, where it is at hand, the figures that the notebooks print."""
 import gzip
+import importlib
 import json
+import sys
 
+import numpy as np
 import pytest
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.answering.polarity import CUES, NEAR, NEGATIONS, Opposition, opposed, polarity
+from cpqa.answering.polarity import CUES, NEAR, NEGATIONS, SHARE, Opposition, opposed, polarity
 
 OPPOSED = [
     ('denied', 'The vaccine is effective in children.', 'The vaccine is not effective in children.'),
@@ -134,6 +138,35 @@ def test_real_spans_of_one_answer_are_rarely_opposed(data_dir):
     pairs = [(articles[q['pmcid']][a:b], articles[q['pmcid']][c:d]) for q in questions
              for (a, b), (c, d) in zip(sorted(map(tuple, q['evidence'])), sorted(map(tuple, q['evidence']))[1:]) if b <= c]
     assert len(pairs) > 100 and sum(opposed(*p) is not None for p in pairs) < .05 * len(pairs)
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    "benchmarks/polarity.py as a module."
+    pytest.importorskip('scipy')
+    monkeypatch.syspath_prepend(str(ROOT/'benchmarks'))
+    for name in ('common', 'polarity'): monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module('polarity')
+
+
+def test_the_results_are_those_of_these_rules(benchmark, data_dir, monkeypatch):
+    "The held-out figures that two notebooks print come from the rules as they are now."
+    monkeypatch.setattr(benchmark, 'DATA', data_dir)
+    rows = {}
+    for task, id, a, b, gold in benchmark.pairs():
+        if not benchmark.seen(id): rows.setdefault(task, []).append((id, gold, opposed(a, b) is not None))
+    saved = json.loads((ROOT/'benchmarks'/'results'/'polarity.json').read_text(encoding='utf-8'))
+    assert saved['share'] == SHARE and list(saved['share_on_seen']) == [str(s) for s in benchmark.SHARES]
+    assert {task: benchmark.summary(r) for task, r in rows.items()} == {task: by['rules'] for task, by in saved['held_out'].items()}
+
+
+def test_pairs_of_one_article_are_drawn_together(benchmark):
+    "Forty pairs of two articles tell hardly more than two; with one pair an article the interval is close to Wilson's."
+    hits = np.array([True] * 20 + [False] * 20)
+    assert benchmark.by_article(['a'] * 20 + ['b'] * 20, hits, np.ones(40)) == [0, 1]
+    alone = benchmark.rate([str(i) for i in range(40)], hits, np.ones(40))
+    assert alone['by_article'] == pytest.approx([alone['low'], alone['high']], abs=.02)
+    assert benchmark.summary([('a', True, True), ('a', True, False), ('b', False, False)])['recall']['value'] == .5
 
 
 @pytest.mark.parametrize('text', ['(' + '1' * 20_000, 'no ' * 3000, 'not increased, ' * 1500, 'neither, ' * 1000 + 'increased', 'The gel reduced scars. ' * 500], ids=lambda t: t[:10])

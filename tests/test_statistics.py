@@ -141,6 +141,37 @@ def test_bootstrap_takes_a_statistic_that_knows_no_axis():
     assert bootstrap(values, lambda x: float(np.mean(x)), resamples=200) == bootstrap(values, resamples=200)
 
 
+def test_groups_are_drawn_whole():
+    "All 27 draws of three groups of unequal size, by hand: the ends are quantiles of these means over questions."
+    groups, values = 'aabccc', [1, 0, 1, 0, 0, 1]
+    parts = [[1, 0], [1], [0, 0, 1]]
+    every = sorted(np.mean(sum(pick, [])) for pick in itertools.product(parts, repeat=3))
+    for level in (.5, .8):
+        found = bootstrap(values, level=level, groups=groups, resamples=100_000)
+        ends = [every[int(27 * (1 + sign * level) / 2)] for sign in (-1, 1)]
+        assert [found.low, found.high] == pytest.approx(ends) and (found.value, found.n) == (.5, 6)
+
+
+def test_the_order_of_grouped_questions_does_not_matter():
+    draw = np.random.default_rng(6)
+    groups = draw.integers(0, 20, 60)
+    values = draw.random(60)
+    found = bootstrap(values, groups=groups, resamples=500)
+    order = np.argsort(groups, kind='stable')
+    together = bootstrap(values[order], groups=groups[order], resamples=500)
+    assert (found.low, found.high) == pytest.approx((together.low, together.high), abs=.03)
+    slow = bootstrap(values, lambda x: float(np.mean(x)), groups=groups, resamples=500)     # not known to be the mean: the long way
+    assert (slow.low, slow.high) == pytest.approx((found.low, found.high))
+    assert bootstrap(values, groups=[0] * 60).low == pytest.approx(values.mean())
+
+
+@given(st.lists(numbers, min_size=1, max_size=20), st.integers(0, 9))
+def test_groups_of_one_are_no_groups(values, seed):
+    found, plain = bootstrap(values, resamples=50, seed=seed, groups=range(len(values))), bootstrap(values, resamples=50, seed=seed)
+    assert (found.value, found.n) == (plain.value, plain.n)
+    assert (found.low, found.high) == pytest.approx((plain.low, plain.high), abs=1e-9)      # the same draws
+
+
 def test_bootstrap_memory_is_bounded():
     values = np.random.default_rng(0).random(20_000)                   # 1,000 resamples of it, at once: 320 MB
     bootstrap(values, resamples=10)
@@ -148,6 +179,9 @@ def test_bootstrap_memory_is_bounded():
     try:
         bootstrap(values, resamples=1_000)
         assert tracemalloc.get_traced_memory()[1] < 60e6
+        tracemalloc.reset_peak()
+        bootstrap(values, resamples=1_000, groups=range(20_000))
+        assert tracemalloc.get_traced_memory()[1] < 80e6
         tracemalloc.reset_peak()
         permutation(values, np.zeros(20_000), resamples=1_000)
         assert tracemalloc.get_traced_memory()[1] < 60e6
@@ -179,6 +213,19 @@ def test_bootstrap_covers(n, least, most):
     draw = np.random.default_rng(2)
     held = [(i := bootstrap(draw.exponential(1, n), resamples=500, seed=s)).low <= 1 <= i.high for s in range(1_000)]
     assert least < np.mean(held) < most
+
+
+def test_only_whole_groups_cover_questions_that_are_alike():
+    "Sixty articles of one to nine questions each, easy or hard together: taken one by one, questions promise too much."
+    draw, held = np.random.default_rng(7), {'groups': 0, 'questions': 0}
+    for s in range(400):
+        sizes = draw.integers(1, 10, 60)
+        groups = np.repeat(np.arange(60), sizes)
+        values = np.repeat(draw.normal(0, 1, 60), sizes) + draw.normal(0, .5, sizes.sum())     # the truth is 0
+        for name, of in (('groups', groups), ('questions', None)):
+            i = bootstrap(values, resamples=400, seed=s, groups=of)
+            held[name] += i.low <= 0 <= i.high
+    assert .91 < held['groups'] / 400 < .98 and held['questions'] / 400 < .75
 
 
 def test_p_is_below_a_twentieth_for_at_most_a_twentieth():
@@ -232,6 +279,7 @@ REFUSED = {
     'None': lambda: bootstrap([1.0, None]),
     'a string': lambda: bootstrap(['1.0']),
     'a table': lambda: bootstrap([[1, 2], [3]]),
+    'more groups than values': lambda: bootstrap([1, 2], groups='abc'),
     'no resamples': lambda: bootstrap([1, 2], resamples=0),
     'different lengths': lambda: mcnemar([True], [True, False]),
     'different lengths of numbers': lambda: permutation([1], [1, 2]),

@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['NOT_ADVICE', 'Record', 'Section', 'MeshTerm', 'MeshHeading', 'Correction', 'Document', 'Passage', 'Hit', 'Evidence',
-           'Citation', 'Answer']
+           'in_order', 'Citation', 'Answer']
 
-# %% ../../nbs/core/records.ipynb #fbc72631
+# %% ../../nbs/core/records.ipynb #6a55e0b0
 import re
+import struct
+from collections.abc import Iterable
 from math import isfinite
 from typing import Any, Self
 
@@ -146,6 +148,13 @@ class Evidence(Record, frozen=True):
     retracted: bool = False
 
     def __post_init__(self): _finite(self.score, self.passage.doc_id)
+
+# %% ../../nbs/core/records.ipynb #30784fbb
+def _single(x: float) -> float: return struct.unpack('f', struct.pack('f', x))[0]
+
+def in_order(hits: Iterable[Hit]) -> list[Hit]:
+    "Best first; of scores that are equal in single precision, as trec_eval keeps them, the greater id first."
+    return sorted(sorted(hits, key=lambda h: h.id, reverse=True), key=lambda h: -_single(h.score))
 
 # %% ../../nbs/core/records.ipynb #875e65bc
 NOT_ADVICE = 'This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it.'

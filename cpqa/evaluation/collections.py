@@ -6,13 +6,13 @@
 __all__ = ['UNFIT', 'FINDINGS', 'read_bytes', 'why', 'json_lines', 'read_qrels', 'Collection', 'read_collection', 'finding',
            'read_articles', 'Marked', 'read_marked']
 
-# %% ../../nbs/evaluation/collections.ipynb #cae2ac4d
+# %% ../../nbs/evaluation/collections.ipynb #f98ca3fc
 import gzip
 import hashlib
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def read_qrels(path: str | Path, faults: list[str]) -> Iterator[tuple[str, str, 
         except ValueError as e: faults.append(f'{where}: {why(e)}')
         else: yield where, cells[0], cells[-2], int(float(cells[-1]))
 
-# %% ../../nbs/evaluation/collections.ipynb #680b4a61
+# %% ../../nbs/evaluation/collections.ipynb #b293bab8
 @dataclass
 class Collection:
     "A corpus, the queries of one split, and the grades of the documents judged for each."
@@ -94,13 +94,14 @@ class Collection:
     unjudged: int                         # queries that the split does not judge
     faults: list[str]
     corpus_checksum: str                  # of the documents as they were read
+    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)   # query id -> ids of the documents it was written from; not all have any
 
     def __repr__(self) -> str:
         return f'Collection({self.name!r}, {self.split!r}, {self.n_documents:,} documents, {len(self.queries):,} queries, {len(self.faults):,} faults)'
 
     def checksum(self) -> str:
-        "SHA-256 over documents, queries and grades, 64 hexadecimal digits; other splits, names and packing do not change it."
-        parts = [self.corpus_checksum, sorted(self.queries.items()), sorted((q, sorted(d.items())) for q, d in self.qrels.items())]
+        "SHA-256 over documents, queries, sources and grades, 64 hexadecimal digits; other splits, names and packing do not change it."
+        parts = [self.corpus_checksum, sorted(self.queries.items()), sorted((q, sorted(d.items())) for q, d in self.qrels.items()), sorted(self.sources.items())]
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
     def documents(self) -> Iterator[Document]:
@@ -129,10 +130,19 @@ def _split(folder: Path, split: str | None) -> tuple[str, Path]:
     asked = f'qrels of the split {split or "test"!r}'
     raise QuestionsError(f'{folder} holds {"two files" if named else "no file"} with {asked}: in its folder qrels there is {there}')
 
-# %% ../../nbs/evaluation/collections.ipynb #03ff99e7
+# %% ../../nbs/evaluation/collections.ipynb #64d83cb9
 class _Query(msgspec.Struct):
     id: str | int = msgspec.field(name='_id')
     text: str
+    written_from: Any = None
+    metadata: Any = None
+
+    def sources(self) -> tuple[str, ...]:
+        "The ids of the documents that it was written from. Raises an error of `UNFIT` where they are no list of ids."
+        said = self.written_from
+        if said is None and isinstance(self.metadata, dict): said = self.metadata.get('written_from')
+        ids = [str(id).strip() for id in msgspec.convert([] if said is None else said, list[str | int])]
+        return tuple(dict.fromkeys(id for id in ids if id))
 
 def _corpus(path: Path, faults: list[str]) -> tuple[set[str], str]:
     "The ids of the documents, and a checksum over what was read of them."
@@ -145,21 +155,28 @@ def _corpus(path: Path, faults: list[str]) -> tuple[set[str], str]:
             ids.add(d.id)
     return ids, digest.hexdigest()
 
-def _queries(path: Path, faults: list[str]) -> dict[str, str]:
+def _queries(path: Path, faults: list[str]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    "The texts of the queries by id, and the sources of those that name any."
     queries: dict[str, str] = {}
+    sources: dict[str, tuple[str, ...]] = {}
     for where, q in json_lines(path, _Query, faults):
         id = str(q.id)
         if id in queries: faults.append(f'{where}: a second query has the id {id}')
         elif not id.strip() or not q.text.strip(): faults.append(f'{where}: a query without an id or a text')
-        else: queries[id] = q.text
-    return queries
+        else:
+            queries[id] = q.text
+            try: named = q.sources()
+            except UNFIT as e: faults.append(f'{where}: the source of {id} is unknown, since its written_from is no list of ids ({why(e)})')
+            else: sources |= {id: named} if named else {}
+    return queries, sources
 
+# %% ../../nbs/evaluation/collections.ipynb #b61c2700
 def read_collection(folder: str | Path, split: str | None = None) -> Collection:
     "The BEIR folder with the qrels of `split`: 'test', or the only ones there are, unless told. Raises `QuestionsError`."
     folder, faults = Path(folder), []
     corpus, texts = _part(folder, 'corpus.jsonl'), _part(folder, 'queries.jsonl')
     split, path = _split(folder, split)
-    (ids, checksum), queries = _corpus(corpus, faults), _queries(texts, faults)
+    (ids, checksum), (queries, sources) = _corpus(corpus, faults), _queries(texts, faults)
     qrels: dict[str, dict[str, int]] = {}
     for where, q, d, grade in read_qrels(path, faults):
         if q not in queries: faults.append(f'{where}: the query {q} is not in {texts.name}')
@@ -169,7 +186,8 @@ def read_collection(folder: str | Path, split: str | None = None) -> Collection:
             qrels[q][d] = grade
     if not qrels: raise QuestionsError(f'{path}: no query is judged here{": " + faults[0] if faults else ""}: {_AGAIN}')
     judged = {id: text for id, text in queries.items() if id in qrels}
-    return Collection(folder.resolve().name, split, corpus, judged, {id: qrels[id] for id in judged}, len(ids), len(queries) - len(judged), faults, checksum)
+    return Collection(folder.resolve().name, split, corpus, judged, {id: qrels[id] for id in judged}, len(ids), len(queries) - len(judged), faults, checksum,
+                      {id: named for id, named in sources.items() if id in judged})
 
 # %% ../../nbs/evaluation/collections.ipynb #f2fad08c
 FINDINGS = {'A': 'significantly increased', 'B': 'significantly decreased', 'C': 'no significant difference'}

@@ -6,9 +6,9 @@
 __all__ = ['StatisticsError', 'Interval', 'wilson', 'bootstrap', 'McNemar', 'mcnemar_counts', 'mcnemar', 'paired_bootstrap',
            'permutation', 'holm', 'mcnemar_power', 'questions_needed', 'questions_needed_for_means']
 
-# %% ../../nbs/evaluation/statistics.ipynb #3bb171ff
+# %% ../../nbs/evaluation/statistics.ipynb #dce29d57
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import accumulate
 from math import ceil, floor, isfinite, sqrt
 from numbers import Real
@@ -88,8 +88,23 @@ def wilson(
     found = require('scipy.stats', 'eval').binomtest(successes, n).proportion_ci(_between(level, 0, 1, 'level'), method='wilson')
     return Interval(successes / n, float(found.low), float(found.high), n, level)
 
-# %% ../../nbs/evaluation/statistics.ipynb #eb9d2ecd
+# %% ../../nbs/evaluation/statistics.ipynb #e2fe5a78
 _BATCH = 2_000_000   # values drawn at a time: 16 MB of places and 16 MB of values
+
+def _by_group(values: np.ndarray, groups: Sequence[Hashable], statistic: Callable, resamples: int, seed: int) -> np.ndarray:
+    "The statistic of each resample of whole groups, shape (resamples,)."
+    groups = list(groups)
+    _demand(len(groups) == len(values), f'there are {len(values):,} values and {len(groups):,} groups: expected the group of each question, in the same order')
+    number: dict[Hashable, int] = {}
+    of = np.array([number.setdefault(g, len(number)) for g in groups])
+    parts = np.split(values[np.argsort(of, kind='stable')], np.cumsum(np.bincount(of))[:-1])
+    sums, sizes, found, draw = np.array([p.sum() for p in parts]), np.array([len(p) for p in parts]), [], np.random.default_rng(seed)
+    batch = max(1, _BATCH // len(parts))
+    for start in range(0, resamples, batch):
+        picks = draw.integers(0, len(parts), (min(batch, resamples - start), len(parts)))
+        if statistic is np.mean: found.append(sums[picks].sum(1) / sizes[picks].sum(1))
+        else: found.append(np.array([float(statistic(np.concatenate([parts[i] for i in pick]))) for pick in picks]))
+    return np.concatenate(found)
 
 def bootstrap(
     values: Sequence[float],               # one number a question
@@ -97,10 +112,14 @@ def bootstrap(
     level: float = .95,                    # of confidence
     resamples: int = 10_000,
     seed: int = 0,
+    groups: Sequence[Hashable] | None = None,   # the group of each question, which are drawn whole; None: each question by itself
 ) -> Interval:
-    "The `statistic` of `values` with its percentile bootstrap interval, over questions."
+    "The `statistic` of `values` with its percentile bootstrap interval, over questions or over `groups` of them; `n` counts questions."
     values, resamples, level = _numbers(values, 'values'), _count(resamples, 'resamples', least=1), _between(level, 0, 1, 'level')
     value, n = float(statistic(values)), len(values)
+    if groups is not None:
+        low, high = np.quantile(_by_group(values, groups, statistic, resamples, seed), [(1 - level) / 2, (1 + level) / 2])
+        return Interval(value, float(low), float(high), n, level)
     if n == 1: return Interval(value, value, value, n, level)   # all that could be drawn
     found = require('scipy.stats', 'eval').bootstrap((values,), statistic, n_resamples=resamples, batch=max(1, _BATCH // n),
         confidence_level=level, method='percentile', rng=np.random.default_rng(seed)).confidence_interval
@@ -117,13 +136,13 @@ def _tango_low(b: int, c: int, n: int, z: float) -> float:
     if c == n or beyond(-1.0) <= 0: return -1.0
     return require('scipy.optimize', 'eval').brentq(beyond, -1.0, just_below, xtol=1e-12)
 
-# %% ../../nbs/evaluation/statistics.ipynb #544108a1
+# %% ../../nbs/evaluation/statistics.ipynb #f27049f8
 class McNemar(Record, frozen=True):
-    "Two systems on the same `n` questions: how many only one has right, the exact two-sided `p`, and the `difference` in accuracy."
+    "Two systems on the same `n` questions: how many only one has right, the exact `p`, and the `difference` in accuracy."
     only_a: int
     only_b: int
     n: int
-    p: float
+    p: float                # exact, two-sided: twice the smaller tail of the binomial with one half, at most 1
     difference: Interval    # accuracy of a minus that of b
 
     @property
@@ -131,14 +150,14 @@ class McNemar(Record, frozen=True):
         "How many questions changed sides."
         return self.only_a + self.only_b
 
-# %% ../../nbs/evaluation/statistics.ipynb #8be71e03
+# %% ../../nbs/evaluation/statistics.ipynb #ebfea835
 def mcnemar_counts(
     only_a: int,           # questions that only the first system has right
     only_b: int,           # questions that only the second has right
     n: int,                # all questions, at least 1
     level: float = .95,    # of the interval
 ) -> McNemar:
-    "The exact McNemar test and Tango's interval, from counts alone."
+    "The exact two-sided McNemar test (p is twice the smaller binomial tail, at most 1) and Tango's interval, from counts alone."
     b, c, n = _count(only_a, 'only_a'), _count(only_b, 'only_b'), _count(n, 'n', least=1)
     _demand(b + c <= n, f'{b + c:,} questions changed sides of {n:,}: expected at most n')
     stats = require('scipy.stats', 'eval')

@@ -6,7 +6,7 @@
 __all__ = ['Scope', 'Raw', 'evaluate_retrieval', 'evaluate_passages', 'read_recorded', 'read_texts', 'evaluate_answers',
            'report_lines']
 
-# %% ../../nbs/evaluation/tasks.ipynb #de0cf2f6
+# %% ../../nbs/evaluation/tasks.ipynb #cea994a4
 import hashlib
 import json
 import re
@@ -18,24 +18,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from ..core.basics import CpqaError, require, sha256
 from ..core.records import Hit, Passage
 from ..display import plain
 from .collections import Collection, Marked, json_lines, read_bytes, read_collection, read_marked
 from .datasets import align, load
-from .metrics import MEASURES, answer_measures, passage_values, retrieval_values, summary
+from .leaks import LeakFree, allowed_grades, leak_free
+from .metrics import MEASURES, answer_measures, passage_chance, passage_values, retrieval_values, summary
 from .parsing import POLICIES, Reading, apply_policy, read_answer
 from .questions import Question, Questions
 from .runs import KIND, Outcome, Run, System, run
 from .statistics import Interval, mcnemar
 from ..literature.library import Library, Progress, build_library, quiet
 from ..passages.index import PassageIndex, passage_documents, whole
+from ..passages.rerank import Reranker
 from ..passages.rerank import reranker as named_reranker
 from ..passages.segment import Segmenter, SentenceSplitter, segmenter as named_segmenter
-from ..pipeline import CancerQA, Way, build_index, kept_library
+from ..pipeline import FIRST_STAGE, CancerQA, Way, build_index, clean_question, fuse, kept_library
+from ..retrieval.bm25 import TermRetriever
 from ..retrieval.encoders import MINILM_SHA256, EmbeddedEncoder, Encoder
-from ..retrieval.vectors import VectorPart
+from ..retrieval.vectors import DenseRetriever, VectorPart
 
 # %% ../../nbs/evaluation/tasks.ipynb #10edeec6
 def _told(intervals: Mapping[str, Interval]) -> dict[str, dict[str, float]]:
@@ -70,7 +74,36 @@ def _collection_library(c: Collection, vectors: bool, encoder: Encoder | None, p
     build = lambda folder: build_index([c.corpus], folder, vectors, encoder, progress, wait=600)
     return kept_library(_plain(c.name), _made_of(c.corpus_checksum, SentenceSplitter(), vectors, encoder), build)
 
-# %% ../../nbs/evaluation/tasks.ipynb #d28bcd53
+# %% ../../nbs/evaluation/tasks.ipynb #f1dafa73
+def _check_switches(switches: LeakFree | None, c: Collection):
+    if switches and switches.exclude_source and not c.sources:
+        raise CpqaError(f'no query of {c.name} names a document that it was written from, so its source cannot be excluded: give the lines of queries.jsonl '
+                        'a list of ids called written_from, or do without --exclude-source')
+
+def _judgements(c: Collection, questions: Questions, library: Library, switches: LeakFree | None) -> tuple[dict[str, dict[str, int]], int]:
+    "The grades that queries are scored by, without those that `switches` leave nothing to find, and how many relevant judgements fell away."
+    if switches is None: return c.qrels, 0
+    if switches.until is not None and not any(d.year for d in library):
+        raise CpqaError(f'no document in {library.folder.name} has a year, so none can be cut after {switches.until}: a BEIR corpus has none, give a --library built from PubMed files')
+    relevant = lambda grades: sum(g > 0 for g in grades.values())
+    left = {q.id: allowed_grades(c.qrels[q.id], q, library, switches) for q in questions}
+    scored = {q: grades or c.qrels[q] for q, grades in left.items() if relevant(grades) or not relevant(c.qrels[q])}
+    if not scored: raise CpqaError(f'these switches leave no query of {c.name} a relevant document, so nothing can be scored: choose a later year, or fewer switches')
+    return scored, sum(relevant(c.qrels[q]) - relevant(grades) for q, grades in left.items())
+
+def _without_leaks(qa: CancerQA, retriever: Way, reranker: Reranker | None, k: int, switches: LeakFree) -> Callable[[Question], list[Hit]]:
+    "`CancerQA.search` of a question, in which each search is cut before the fusion and before the reranker."
+    searches = [TermRetriever(qa.library).search] if retriever != 'dense' else []
+    if retriever != 'bm25': searches.append(DenseRetriever(qa.vectors).search)
+    cut, deep = [leak_free(s, qa.library, switches) for s in searches], max(k, FIRST_STAGE, qa.depth if reranker else 0)
+    def search(q: Question) -> list[Hit]:
+        asked = replace(q, question=clean_question(q.question))
+        rankings = [s([asked], deep)[0] for s in cut]
+        hits = rankings[0] if len(rankings) == 1 else fuse(*rankings)
+        return (qa.reranked(asked.question, hits, reranker) if reranker else hits)[:k]
+    return search
+
+# %% ../../nbs/evaluation/tasks.ipynb #28287c24
 def evaluate_retrieval(
     data: str | Path,                        # a BEIR folder
     retriever: Way = 'hybrid',
@@ -82,34 +115,41 @@ def evaluate_retrieval(
     run_file: str | Path | None = None,      # where the rankings are kept; a run that is there goes on
     encoder: Encoder | None = None,          # None: the embedded model
     progress: Progress = quiet,
+    switches: LeakFree | None = None,        # which documents count for a query; None: all
 ) -> dict[str, Any]:
     "The report of a document search on a BEIR folder. Raises `CpqaError`."
     if k < 5: raise CpqaError(f'k must be at least 5, so that Hit@5 has a meaning, got {k}')
     _check_parts(reranker, 'ir_measures', 'scipy.stats')
     c = read_collection(data, split)
+    _check_switches(switches, c)
+    questions = Questions(c.name, (Question(id, text, 'open', c.name, written_from=c.sources.get(id, ())) for id, text in c.queries.items()))
     opened = Library(library) if library else _collection_library(c, retriever != 'bm25', encoder, progress)
+    judged = _judgements(c, questions, opened, switches)
     qa = CancerQA(opened, encoder, depth, progress=progress)
     if retriever != 'bm25': qa.vectors   # a library without them is an error now, not one for each query
     second = named_reranker(reranker, lambda: qa.encoder) if reranker else None
-    questions = Questions(c.name, (Question(id, text, 'open', c.name) for id, text in c.queries.items()))
     system = System(_name(retriever, reranker), {'retriever': retriever, 'reranker': reranker or 'none'},
                     {'k': k, 'depth': depth, 'library': sha256(opened.folder / 'manifest.json')[:12]})
-    do = lambda q: Outcome(q.id, hits=tuple(qa.search(q.question, k, retriever, second)))
-    with _file(run_file) as path: done = run(system, do, questions, path, progress=progress)
-    return _retrieval_report(c, opened, done, k)
+    search = _without_leaks(qa, retriever, second, k, switches) if switches else lambda q: qa.search(q.question, k, retriever, second)
+    do = lambda q: Outcome(q.id, hits=tuple(search(q)))
+    with _file(run_file) as path: done = run(system, do, questions, path, progress=progress, switches=switches)
+    return _retrieval_report(c, opened, done, k, *judged)
 
 def _name(retriever: str, reranker: str | None) -> str: return f'{retriever} + {reranker}' if reranker else retriever
 
-# %% ../../nbs/evaluation/tasks.ipynb #d5ec77e2
-def _retrieval_report(c: Collection, library: Library, done: Run, k: int) -> dict[str, Any]:
+# %% ../../nbs/evaluation/tasks.ipynb #09db9e9b
+def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels: dict[str, dict[str, int]], excluded: int) -> dict[str, Any]:
     shallow = [m for m in MEASURES if int(m.split('@')[1]) <= k]
-    values = retrieval_values({id: o.hits for id, o in done.outcomes.items()}, c.qrels, shallow)
+    values = retrieval_values({id: o.hits for id, o in done.outcomes.items() if id in qrels}, qrels, shallow)
+    switches = done.header.switches
     held = set(library.ids)
     relevant = {d for grades in c.qrels.values() for d, grade in grades.items() if grade > 0}
     return {'task': 'retrieval', 'data': c.name, 'split': c.split, 'system': done.header.system.to_dict(), 'measures': _told(summary(values)),
             'n_queries': len(c.queries), 'n_failed': done.n_failed, 'n_without_hits': sum(not o.hits for o in done.outcomes.values()),
             'ms_per_query': _times(done), 'n_documents': len(library), 'relevant_not_in_library': len(relevant - held),
-            'queries_unjudged': c.unjudged, 'faults': _faults(c.faults + done.faults), 'interval': '95 %, bootstrap over queries',
+            'queries_unjudged': c.unjudged, 'switches': switches.to_dict() if switches else None, 'queries_with_source': len(c.sources),
+            'relevant_excluded': excluded, 'n_queries_without_relevant': len(c.queries) - len(qrels),
+            'faults': _faults(c.faults + done.faults), 'interval': '95 %, bootstrap over queries',
             'machine': done.header.machine, 'versions': done.header.versions}
 
 # %% ../../nbs/evaluation/tasks.ipynb #6592490c
@@ -153,17 +193,26 @@ def evaluate_passages(
     with _file(run_file) as path: done = run(system, do, m.questions, path, progress=progress)
     return _passage_report(m, opened, done, k)
 
-# %% ../../nbs/evaluation/tasks.ipynb #6524c107
+# %% ../../nbs/evaluation/tasks.ipynb #3eef491a
 def _passage_report(m: Marked, library: Library, done: Run, k: int) -> dict[str, Any]:
-    def passage(hit: Hit) -> Passage:
-        article, _, span = hit.id.rpartition(':')
+    def passage(id: str) -> Passage:
+        article, _, span = id.rpartition(':')
         return Passage.of(m.articles[article], *map(int, span.split('-')))
-    rankings = {id: [passage(h) for h in o.hits] for id, o in done.outcomes.items()}
-    values = passage_values(rankings, {q.id: (q.gold_pmids[0], m.spans[q.id]) for q in m.questions}, k)
-    return {'task': 'passages', 'data': m.name, 'system': done.header.system.to_dict(), 'measures': _told(summary(values)),
+    rankings = {id: [passage(h.id) for h in o.hits] for id, o in done.outcomes.items()}
+    article_of = {q.id: q.gold_pmids[0] for q in m.questions}
+    spans = {id: (article, m.spans[id]) for id, article in article_of.items()}
+    values, words = passage_values(rankings, spans, k), [len(p.text.split()) for found in rankings.values() for p in found]
+    by_chance = None
+    if done.header.system.parameters['scope'] == 'article':
+        cut: dict[str, list[Passage]] = {}
+        for p in map(passage, library.ids): cut.setdefault(p.doc_id, []).append(p)
+        by_chance = {name: round(float(np.mean(list(v.values()))), 6) for name, v in passage_chance(cut, spans, k).items()}
+    return {'task': 'passages', 'data': m.name, 'system': done.header.system.to_dict(), 'measures': _told(summary(values, groups=article_of)),
+            'chance': by_chance, 'words_per_passage': round(float(np.mean(words)), 1) if words else None,
             'n_questions': len(m.questions), 'n_failed': done.n_failed, 'n_without_hits': sum(not o.hits for o in done.outcomes.values()),
             'n_articles': len(m.articles), 'n_passages': len(library), 'ms_per_question': _times(done), 'faults': _faults(m.faults + done.faults),
-            'interval': '95 %, bootstrap over questions', 'machine': done.header.machine, 'versions': done.header.versions}
+            'interval': f'95 %, bootstrap over the {len(set(article_of.values())):,} articles asked about, each drawn with all its questions',
+            'machine': done.header.machine, 'versions': done.header.versions}
 
 # %% ../../nbs/evaluation/tasks.ipynb #4a4f0496
 Raw = str | list[str | None] | None
@@ -250,8 +299,14 @@ def _comparison(first: _Scored, other: _Scored, policy: str) -> dict[str, Any]:
     m = mcnemar(*zip(*pairs))
     return {'n': m.n, 'right_only_here': m.only_a, 'right_only_against': m.only_b, 'p_mcnemar': m.p, 'difference': _told({'': m.difference})['']}
 
-# %% ../../nbs/evaluation/tasks.ipynb #ff2241a5
+# %% ../../nbs/evaluation/tasks.ipynb #3be66b84
 def _row(name: str, m: dict[str, float]) -> str: return f'{name:16} {m["value"]:.4f}  [{m["low"]:.4f}, {m["high"]:.4f}]  n = {m["n"]:,}'
+
+def _leak_free(report: dict[str, Any]) -> str:
+    s, undated = report['switches'], {'drop': 'out', 'keep': 'in'}
+    cut = [f'sources ({report["queries_with_source"]:,} queries name one)'] if s['exclude_source'] else []
+    if s['until'] is not None: cut.append(f'documents after {s["until"]}, those without a year {undated[s["undated"]]}')
+    return f'left out: {" and ".join(cut) or "nothing"}; {report["relevant_excluded"]:,} relevant among them, {report["n_queries_without_relevant"]:,} queries not scored, which had no other'
 
 def _counted(report: dict[str, Any]) -> str:
     return ', '.join(f'{n:,} {kind}' for kind, n in report['failures'].items()) or 'none'
@@ -265,6 +320,9 @@ def report_lines(report: dict[str, Any]) -> list[str]:
         lines = [f'{report["system"]["name"]} on {plain(report["data"])}: {report[f"n_{asked}"]:,} {asked}, {report["n_failed"]:,} failed, {report["n_without_hits"]:,} without hits'
                  + (f'; {ms["p50"]:.1f} ms each (95th percentile {ms["p95"]:.1f})' if ms else '')]
     lines += [_row(name, m) for name, m in report['measures'].items()]
+    if report.get('switches'): lines.append(_leak_free(report))
+    if report.get('words_per_passage'): lines.append(f'{report["words_per_passage"]:.1f} words in a passage'
+        + (f'; a random order of the article: {", ".join(f"{name} {x:.4f}" for name, x in report["chance"].items())}' if report['chance'] else ''))
     if report['task'] == 'answers': lines.append(f'without a label   {_counted(report)}')
     if 'against' in report:
         c, other = report['comparison'], report['against']

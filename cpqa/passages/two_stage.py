@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['routes', 'TwoStage', 'source_of', 'rerank_documents']
 
-# %% ../../nbs/passages/two_stage.ipynb #10612591
+# %% ../../nbs/passages/two_stage.ipynb #cab1985b
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from ..core.records import Document, Evidence, Hit, Passage
+from ..core.records import Document, Evidence, Hit, Passage, in_order
 from .rerank import BM25Reranker, Reranker
 from ..retrieval.fusion import reciprocal_rank_fusion
 from ..retrieval.vectors import Vectors
@@ -60,12 +60,11 @@ def _evidence(passage: Passage, cosine: float, document: Document, route: dict[s
     return Evidence(passage, score=cosine, route=route.get(document.id, ''), source=source_of(document),
                     journal=document.journal, url=document.url, retracted=document.retracted)
 
-# %% ../../nbs/passages/two_stage.ipynb #30fe57a5
+# %% ../../nbs/passages/two_stage.ipynb #5555b0d7
 def rerank_documents(question: str, hits: Sequence[Hit], passages: Sequence[Passage], reranker: Reranker) -> list[Hit]:
     "The hits by the score of each one's best passage; those of which no passage is given follow in their order."
     best: dict[str, float] = {}
     for passage, score in zip(passages, reranker.score(question, passages)):
         best[passage.doc_id] = max(best.get(passage.doc_id, -math.inf), float(score))
-    ranked = sorted((h.id for h in hits if h.id in best), key=lambda id: -best[id])
     behind, floor = (h.id for h in hits if h.id not in best), min(best.values(), default=0.0)
-    return [Hit(id, best[id]) for id in ranked] + [Hit(id, floor - n) for n, id in enumerate(behind, 1)]
+    return in_order(Hit(h.id, best[h.id]) for h in hits if h.id in best) + [Hit(id, floor - n) for n, id in enumerate(behind, 1)]

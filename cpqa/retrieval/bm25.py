@@ -5,15 +5,15 @@
 # %% auto #0
 __all__ = ['TermRetriever']
 
-# %% ../../nbs/retrieval/bm25.ipynb #8a261741
+# %% ../../nbs/retrieval/bm25.ipynb #f2500ad4
 from collections.abc import Sequence
 
 import tantivy
 
-from ..core.records import Hit
+from ..core.records import Hit, in_order
 from ..literature.library import ENGLISH, Documents, damage
 
-# %% ../../nbs/retrieval/bm25.ipynb #6851588b
+# %% ../../nbs/retrieval/bm25.ipynb #d98811a9
 class TermRetriever:
     "BM25 over title and abstract of a library's documents (k1 = 1.2, b = 0.75, tantivy's defaults)."
     def __init__(self, library: Documents, field: str = 'tiab'):
@@ -26,10 +26,14 @@ class TermRetriever:
         return q.boolean_query([(tantivy.Occur.Should, q.term_query(schema, self.field, term)) for term in terms])
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        "For each query, the best `k` documents that share a term with it, best first."
-        searcher, found = self.library.searcher, []
-        for text in queries:
-            with damage(self.library.folder):
-                hits = searcher.search(self.query(text), k, count=False).hits
-                found.append([Hit(searcher.doc(address)['id'][0], score) for score, address in hits])
-        return found
+        "For each query, the best `k` documents that share a term with it, `in_order`."
+        with damage(self.library.folder): return [in_order(self._best(self.query(text), k))[:k] for text in queries]
+
+    def _best(self, query: tantivy.Query, k: int) -> list[Hit]:
+        "The best `k` documents, and all that have the score of the last."
+        searcher, n = self.library.searcher, k + 1
+        while True:
+            hits = searcher.search(query, n, count=False).hits
+            if len(hits) < n or hits[-1][0] < hits[k - 1][0]: break
+            n *= 2
+        return [Hit(searcher.doc(address)['id'][0], score) for score, address in hits if len(hits) <= k or score >= hits[k - 1][0]]

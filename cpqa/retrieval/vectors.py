@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Split', 'embedded_text', 'VectorPart', 'Vectors', 'DenseRetriever']
 
-# %% ../../nbs/retrieval/vectors.ipynb #e9eb7ea1
+# %% ../../nbs/retrieval/vectors.ipynb #37bd0a5e
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..core.basics import require
-from ..core.records import Document, Hit, Passage
+from ..core.records import Document, Hit, Passage, in_order
 from ..literature.library import Documents, Library, LibraryError, Progress
 from .encoders import Encoder
 
@@ -93,7 +93,7 @@ class Vectors:
         if not len(rows): return np.empty((0, self.encoder.dim), dtype=np.float32)
         return self.index.reconstruct_batch(np.asarray(rows, dtype=np.int64))
 
-# %% ../../nbs/retrieval/vectors.ipynb #12e8078a
+# %% ../../nbs/retrieval/vectors.ipynb #bc6ca7cb
 class DenseRetriever:
     "Exact search among the passage vectors of a library; a document scores as its best passage, by inner product (cosine)."
     def __init__(self, vectors: Vectors):
@@ -115,4 +115,4 @@ class DenseRetriever:
     def _documents(self, scores: np.ndarray, rows: np.ndarray, k: int) -> list[Hit]:
         best: dict[int, float] = {}
         for score, row in zip(scores, rows): best.setdefault(int(self.vectors.spans[row, 0]), float(score))
-        return [Hit(self.vectors.library.ids[n], score) for n, score in islice(best.items(), k)]
+        return in_order(Hit(self.vectors.library.ids[n], score) for n, score in best.items())[:k]
