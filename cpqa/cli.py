@@ -133,11 +133,11 @@ def _eval_answers(args: argparse.Namespace):
     if only == []: raise CpqaError(f'{args.only} holds no question of {name}: make it again with that set')
     _report(evaluate_answers(args.recorded, args.dataset, args.data, args.policy, args.against, only, args.seed), args.json)
 
-# %% ../nbs/cli.ipynb #00e33173
+# %% ../nbs/cli.ipynb #43218448
 def _cmmqa(args: argparse.Namespace):
     "Writes the cancer questions of the five sets."
     from cpqa.evaluation.cmmqa import canonical, sizes, write_cmmqa
-    fields, sets = tuple(args.fields.split(',')), canonical(args.sets.split(','))
+    fields, sets = tuple(f.strip() for f in args.fields.split(',')), canonical(args.sets.split(','))
     admitted, faults = write_cmmqa(args.source, args.out, sets, fields, traps=not args.plain)
     table = sizes(admitted)
     for name in sets:
@@ -214,7 +214,7 @@ def _info_parser(p: argparse.ArgumentParser):
     p.add_argument('--json', action='store_true', help='print the manifest as JSON')
     p.set_defaults(run=_info)
 
-# %% ../nbs/cli.ipynb #4d2c9da9
+# %% ../nbs/cli.ipynb #cffac94b
 RETRIEVERS = ('bm25', 'dense', 'hybrid')
 
 def _year(text: str) -> int:
@@ -232,7 +232,7 @@ def _search_options(p: argparse.ArgumentParser, what: str):
 def _retrieval_parser(p: argparse.ArgumentParser):
     _search_options(p, 'a folder with corpus.jsonl, queries.jsonl and qrels, packed with gzip or not')
     p.add_argument('--library', metavar='DIR', help="a library to search (default: one built from the folder's corpus, and kept)")
-    p.add_argument('--k', type=_number, default=100, help='documents found for a query (default 100)')
+    p.add_argument('--k', type=_number, default=100, help='documents found for a query; deeper measures are left out (default 100)')
     p.add_argument('--split', metavar='NAME', help='which qrels (default: test, or the only ones)')
     p.add_argument('--exclude-source', action='store_true', help='leave out what a query was written from, as its line names it in written_from')
     p.add_argument('--until', type=_year, metavar='YEAR', help='leave out documents published after this calendar year')
@@ -246,13 +246,13 @@ def _passages_parser(p: argparse.ArgumentParser):
     p.add_argument('--k', type=_number, default=5, help='passages that count (default 5)')
     p.set_defaults(run=_eval_passages)
 
-# %% ../nbs/cli.ipynb #fbcb345e
+# %% ../nbs/cli.ipynb #abfaaf37
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10): raise argparse.ArgumentTypeError(f'must be a whole number from 0, got {text[:20]}')
     return int(text)
 
 def _answers_parser(p: argparse.ArgumentParser):
-    p.add_argument('--recorded', required=True, metavar='FILE', help='JSON lines with id and raw, packed with gzip or not')
+    p.add_argument('--recorded', required=True, metavar='FILE', help='JSON lines with id and raw (a text, or several, of which the commonest label counts), packed with gzip or not')
     p.add_argument('--dataset', required=True, metavar='NAME', help='see `cpqa datasets list`')
     p.add_argument('--data', required=True, metavar='DIR', help='the folder of its files, or one above it')
     p.add_argument('--policy', required=True, metavar='POLICY', help='what an answer that cannot be read counts as: wrong, abstain, first-option or random')
@@ -276,7 +276,7 @@ def _datasets_parsers(sub):
     p.add_argument('--plain', action='store_true', help="the paper's plain rule, without the traps")
     p.set_defaults(run=_cmmqa)
 
-# %% ../nbs/cli.ipynb #4fff8748
+# %% ../nbs/cli.ipynb #4d4dc0d0
 def _fail(message: Any, code: int) -> int:
     print(f'cpqa: {plain(str(message))}', file=sys.stderr)
     return code
@@ -291,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.run(args)
         sys.stdout.flush()
     except CpqaError as e: return _fail(e, 1)
-    except KeyboardInterrupt: return _fail('interrupted: a library that was being built is as it was before, or whole', 130)
+    except KeyboardInterrupt: return _fail('interrupted: a library that was being built is as it was before, or whole, and a run file keeps what was answered', 130)
     except BrokenPipeError:   # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

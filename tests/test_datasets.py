@@ -326,7 +326,7 @@ def test_a_collection_with_each_fault(tmp_path):
     folder = beir(tmp_path, [*DOCUMENTS, DOCUMENTS[0], 'not JSON', {'_id': [3], 'text': 'x'}], [*QUERIES, QUERIES[0], {'_id': 'q3', 'text': ' '}, '{"_id": "q4"}'],
                   'query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td1\t1\nq1\td9\t1\nq8\td1\t1\n7\td2\t0\nq1\td2\tx\nq1\td2\n')
     c = read_collection(folder)
-    assert list(c.queries) == ['7', 'q1'] and c.qrels == {'7': {'d2': 0}, 'q1': {'d1': 2, 'd9': 1}} and (c.n_documents, c.unjudged) == (2, 1)
+    assert list(c.queries) == ['7', 'q1'] and c.qrels == {'7': {'d2': 0}, 'q1': {'d1': 2, 'd9': 1}} and (c.n_documents, c.unjudged) == (2, 3)
     assert len(c.faults) == 11 and [d.id for d in c.documents()] == ['d1', 'd2', 'd1']
 
 
@@ -489,3 +489,26 @@ def test_the_cache_is_where_load_looks(server, medquad, tmp_path, monkeypatch):
 def test_the_real_files_from_a_mirror(data_dir, server, tmp_path):
     server.body = find(dataset('medmcqa'), data_dir)[0].read_bytes()
     assert len(load('medmcqa', download('medmcqa', tmp_path/'medmcqa', server.url))) == 4183
+
+
+@pytest.mark.parametrize('lines, wanted', [
+    ('query-id\tcorpus-id\tscore\titeration\nq1\td1\t2\t0\n', [('q1', 'd1', 2)]),
+    ('query-id\tcorpus-id\tscore\tannotator\nq1\td1\t2\tbob\nq1\td2\t0\tbob\n', [('q1', 'd1', 2), ('q1', 'd2', 0)]), ('query_id\tscore\tdoc_id\nq1\t2\td1\n', [('q1', 'd1', 2)])])
+def test_a_header_of_qrels_is_obeyed(tmp_path, lines, wanted):
+    path, faults = tmp_path/'test.tsv', []
+    path.write_text(lines)
+    assert [row[1:] for row in read_qrels(path, faults)] == wanted and faults == []
+
+
+@pytest.mark.parametrize('text', ['', ' ', None, 5])
+def test_a_judged_query_without_text_stays(tmp_path, text):
+    c = read_collection(beir(tmp_path, DOCUMENTS, [*QUERIES, {'_id': 'q9', 'text': text}], 'q1 0 d1 1\nq9 0 d2 1\n'))
+    assert c.queries == {'q1': 'One?', 'q9': ''} and list(c.qrels) == ['q1', 'q9'] and len(c.faults) == 1
+
+
+@pytest.mark.parametrize('label, gold', [(1, 'A'), (-1, 'B'), (0, 'C'), ('0', 'C'), (None, '')])
+def test_articles_and_labels_that_are_numbers(tmp_path, label, gold):
+    put(tmp_path/'articles.jsonl', json.dumps({'pmcid': 12, 'text': 'Tea helps.'}).encode())
+    put(tmp_path/'questions.jsonl', json.dumps({'id': 1, 'pmcid': 12, 'question': 'Does it?', 'evidence': [[0, 3]], 'label': label}).encode())
+    m = read_marked(tmp_path)
+    assert [(q.id, q.gold, q.gold_pmids) for q in m.questions] == [('1', gold, ('12',))] and m.faults == []

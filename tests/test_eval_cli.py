@@ -872,3 +872,30 @@ def test_a_file_that_is_there_is_not_fetched_again(data_dir, tmp_path):
     (tmp_path/'data').mkdir()
     shutil.copy(data_dir/'mirage'/'rawdata'/'medmcqa'/'data'/'dev.json', tmp_path/'data')
     assert went('datasets', 'download', 'medmcqa', '--to', tmp_path, env={'https_proxy': 'http://127.0.0.1:9'}) == f'{tmp_path}\n'
+
+
+# ---- what a figure must not hide
+
+def test_a_judged_query_without_text_fails_and_counts(tmp_path):
+    folder = beir(tmp_path/'garden', documents=[Document(id='d1', title='ginger')], asked={'q1': 'ginger', 'q2': ' '}, grades={'q1': {'d1': 1}, 'q2': {'d1': 1}})
+    found = report(tmp_path, 'retrieval', '--data', folder, '--retriever', 'bm25')
+    assert (found['n_queries'], found['n_failed'], value(found, 'R@10')) == (2, 1, 0.5)
+
+
+def test_a_gold_answer_is_no_answer(drinks, tmp_path):
+    file = put(tmp_path/'answers.jsonl', [{'id': f'{n:04d}', 'raw': None, 'answer': 'A'} for n in range(8)])
+    found = scored(tmp_path, file, drinks, 'wrong')
+    assert value(found, 'accuracy') == 0 and found['failures'] == {'empty': 8}
+
+
+def test_a_library_of_other_documents(tmp_path):
+    other = beir(tmp_path/'other', documents=[Document(id='x1', title='ginger')], asked={'q1': 'ginger'}, grades={'q1': {'x1': 1}})
+    went('index', 'build', write_beir(tmp_path/'here.jsonl', [Document(id='d1', title='ginger')]), '--out', tmp_path/'here', '--no-vectors')
+    assert "holds none of the 1 relevant documents" in complaint(inside('eval', 'retrieval', '--data', other, '--retriever', 'bm25', '--library', tmp_path/'here'))
+
+
+def test_a_run_goes_on_with_a_library_built_again(garden, tmp_path):
+    for n in range(2):   # an empty cache each time: another directory, another date
+        env = {'CPQA_CACHE': str(tmp_path/f'cache {n}')}
+        report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', '--run-file', tmp_path/'run.jsonl', env=env)
+    assert len(Run.read(tmp_path/'run.jsonl').headers) == 1

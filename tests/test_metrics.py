@@ -227,6 +227,12 @@ def test_answers_agree_with_scikit_learn(pairs, policy):
     assert macro_scores(*zip(*counted)) == pytest.approx({m: v for m, v in values.items() if m.startswith('macro')})
 
 
+def test_an_interval_of_samples_that_differ_by_a_rounding_alone():
+    "The upper quantile of ten samples comes out a rounding below the lower one, found at random."
+    found = answer_measures(['no', 'yes', 'yes', 'no', 'no', 'no', 'no'], ['no', 'maybe', 'maybe', 'yes', 'yes', 'yes', 'no'], 'wrong', resamples=10)
+    assert all(i.low <= i.high for i in found.values()) and found['macro_recall'].low == pytest.approx(found['macro_recall'].value) == 1/3
+
+
 @settings(max_examples=30)
 @given(answers, st.randoms())
 def test_the_order_of_questions_changes_nothing(pairs, rng):

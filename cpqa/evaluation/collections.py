@@ -61,25 +61,36 @@ def json_lines(path: str | Path, type: Any, faults: list[str]) -> Iterator[tuple
         except UNFIT as e: faults.append(f'{path.name}:{n}: {why(e)}')
         else: yield f'{path.name}:{n}', record
 
-# %% ../../nbs/evaluation/collections.ipynb #8c214f2b
+# %% ../../nbs/evaluation/collections.ipynb #6188ddfd
 _HEADERS = {'query-id', 'query_id', 'queryid', 'qid', 'query', 'topic', 'topic-id'}
 _WHOLE = re.compile(r'[-+]?[0-9]{1,9}(\.0*)?')
 
+_COLUMNS = ({'document', 'doc', 'corpus-id', 'corpus_id', 'corpusid', 'doc-id', 'doc_id', 'docid', 'docno', 'pmid'}, {'score', 'grade', 'relevance', 'rel', 'label', 'judgment'})
+
+def _columns(names: list[str]) -> tuple[int, int, int] | None:
+    "Where query, document and grade stand by a header; None if it does not name them."
+    found = [next((i for i, name in enumerate(names) if name.lower() in known), None) for known in (_HEADERS, *_COLUMNS)]
+    return tuple(found) if None not in found else None
+
 def read_qrels(path: str | Path, faults: list[str]) -> Iterator[tuple[str, str, str, int]]:
     "The judgements of a qrels file: its place, query, document and grade; lines that do not fit go into `faults`."
-    path, first = Path(path), True
+    path, first, places, width = Path(path), True, None, 0
     for n, line in enumerate(read_bytes(path).splitlines(), 1):
         if not line.strip(): continue
         where, header, first = f'{path.name}:{n}', first, False
         try:
             text = line.decode()
             cells = [c.strip() for c in (text.split('\t') if '\t' in text else text.split())]
-            if header and cells[0].lower() in _HEADERS: continue
-            if len(cells) not in (3, 4): raise ValueError(f'{len(cells)} columns, expected 3 (query, document, grade) or 4 (as TREC has them)')
-            if not _WHOLE.fullmatch(cells[-1]): raise ValueError(f'the grade {cells[-1][:20]!r} is no whole number')
-            if not (cells[0] and cells[-2]): raise ValueError('it names no query or no document')
+            if header and cells[0].lower() in _HEADERS:
+                places, width = _columns(cells), len(cells)
+                continue
+            named = places if len(cells) == width else None   # some files have TREC's four columns below a header of three
+            if not named and len(cells) not in (3, 4): raise ValueError(f'{len(cells)} columns, expected 3 (query, document, grade) or 4 (as TREC has them)')
+            query, document, grade = (cells[i] for i in named or (0, len(cells) - 2, len(cells) - 1))
+            if not _WHOLE.fullmatch(grade): raise ValueError(f'the grade {grade[:20]!r} is no whole number')
+            if not (query and document): raise ValueError('it names no query or no document')
         except ValueError as e: faults.append(f'{where}: {why(e)}')
-        else: yield where, cells[0], cells[-2], int(float(cells[-1]))
+        else: yield where, query, document, int(float(grade))
 
 # %% ../../nbs/evaluation/collections.ipynb #b293bab8
 @dataclass
@@ -113,7 +124,7 @@ class Collection:
         if not self.faults: return self
         raise QuestionsError(f'{len(self.faults):,} faults in {self.name}, the first: {self.faults[0]}: mend the file, or read it without strict')
 
-# %% ../../nbs/evaluation/collections.ipynb #55e2ef67
+# %% ../../nbs/evaluation/collections.ipynb #213e328b
 def _part(folder: Path, *names: str) -> Path:
     "The one file of these names in `folder`, packed or not. Raises `QuestionsError` for none, or for two."
     found = [p for name in names for p in (folder/name, folder/f'{name}.gz') if p.is_file()]
@@ -124,16 +135,16 @@ def _part(folder: Path, *names: str) -> Path:
 def _split(folder: Path, split: str | None) -> tuple[str, Path]:
     "The name and the file of the split that was asked for: 'test', or the only one there is, where none was."
     found = [p for p in sorted((folder/'qrels').glob('*')) if p.is_file() and not p.name.startswith('.')]
-    named = [p for p in found if p.name.partition('.')[0] == (split or 'test')] or (found if split is None and len(found) == 1 else [])
+    named = [p for p in found if p.name.partition('.')[0] == (split or 'test') or p.name == split] or (found if split is None and len(found) == 1 else [])
     if len(named) == 1: return named[0].name.partition('.')[0], named[0]
     there = ', '.join(p.name for p in found) or 'nothing'
     asked = f'qrels of the split {split or "test"!r}'
-    raise QuestionsError(f'{folder} holds {"two files" if named else "no file"} with {asked}: in its folder qrels there is {there}')
+    raise QuestionsError(f'{folder} holds {"two files" if named else "no file"} with {asked}: in its folder qrels there is {there}; name another split (--split)')
 
-# %% ../../nbs/evaluation/collections.ipynb #64d83cb9
+# %% ../../nbs/evaluation/collections.ipynb #c3ac0595
 class _Query(msgspec.Struct):
     id: str | int = msgspec.field(name='_id')
-    text: str
+    text: Any = None
     written_from: Any = None
     metadata: Any = None
 
@@ -160,11 +171,12 @@ def _queries(path: Path, faults: list[str]) -> tuple[dict[str, str], dict[str, t
     queries: dict[str, str] = {}
     sources: dict[str, tuple[str, ...]] = {}
     for where, q in json_lines(path, _Query, faults):
-        id = str(q.id)
+        id, text = str(q.id).strip(), q.text.strip() if isinstance(q.text, str) else ''
         if id in queries: faults.append(f'{where}: a second query has the id {id}')
-        elif not id.strip() or not q.text.strip(): faults.append(f'{where}: a query without an id or a text')
+        elif not id: faults.append(f'{where}: a query without an id')
         else:
-            queries[id] = q.text
+            queries[id] = text
+            if not text: faults.append(f'{where}: the query {id} has no text, and fails')
             try: named = q.sources()
             except UNFIT as e: faults.append(f'{where}: the source of {id} is unknown, since its written_from is no list of ids ({why(e)})')
             else: sources |= {id: named} if named else {}
@@ -189,34 +201,37 @@ def read_collection(folder: str | Path, split: str | None = None) -> Collection:
     return Collection(folder.resolve().name, split, corpus, judged, {id: qrels[id] for id in judged}, len(ids), len(queries) - len(judged), faults, checksum,
                       {id: named for id, named in sources.items() if id in judged})
 
-# %% ../../nbs/evaluation/collections.ipynb #f2fad08c
+# %% ../../nbs/evaluation/collections.ipynb #88079e1e
 FINDINGS = {'A': 'significantly increased', 'B': 'significantly decreased', 'C': 'no significant difference'}
 _FINDINGS = {'significantly increase': 'A', 'significantly decrease': 'B', 'no significant': 'C'}
+_CODES = {'1': 'A', '-1': 'B', '0': 'C'}   # as the publisher's tables have them
 
 class _Article(msgspec.Struct):
-    pmcid: str
+    pmcid: str | int
     text: str
 
 class _Asked(msgspec.Struct):
     id: str | int
-    pmcid: str
+    pmcid: str | int
     question: str
     evidence: list[tuple[int, int]]
-    label: str | None = None
+    label: str | int | None = None
 
 def finding(label: str) -> str:
     "The key in `FINDINGS` of a `label`; '' if it is none of them."
-    return next((key for start, key in _FINDINGS.items() if label.strip().lower().startswith(start)), '')
+    plain = label.strip().lower()
+    return _CODES.get(plain) or next((key for start, key in _FINDINGS.items() if plain.startswith(start)), '')
 
 def read_articles(path: str | Path, faults: list[str]) -> Iterator[Document]:
     "The articles of an Evidence Inference file, in their order, their text untouched; what does not fit goes into `faults`."
     for where, a in json_lines(path, _Article, faults):
         head, _, rest = a.text.partition('\n')
         title = tidy(rest.partition('\n')[0]) if head.strip() == 'TITLE:' else ''
-        try: yield Document(a.pmcid, title, a.text, pmcid=a.pmcid, source='evidence-inference')
+        id = str(a.pmcid).strip()
+        try: yield Document(id, title, a.text, pmcid=id, source='evidence-inference')
         except UNFIT as e: faults.append(f'{where}: {why(e)}')
 
-# %% ../../nbs/evaluation/collections.ipynb #aeb07a94
+# %% ../../nbs/evaluation/collections.ipynb #799a30de
 @dataclass
 class Marked:
     "Articles in full text, and questions about them with the spans that answer each."
@@ -238,14 +253,15 @@ class Marked:
 
 def _asked(q: _Asked, where: str, articles: dict[str, Document], faults: list[str]) -> tuple[Question, tuple[tuple[int, int], ...]]:
     "The question and the spans that fit its article. Raises `ValueError` where none does."
-    if q.pmcid not in articles: raise ValueError(f'the article {q.pmcid} is not among the articles')
-    n, label = len(articles[q.pmcid].text), (q.label or '').strip()
+    pmcid = str(q.pmcid).strip()
+    if pmcid not in articles: raise ValueError(f'the article {pmcid} is not among the articles')
+    n, label = len(articles[pmcid].text), '' if q.label is None else str(q.label).strip()
     fits = tuple(dict.fromkeys((start, end) for start, end in q.evidence if 0 <= start < end <= n))
     wrong = [f'{start}:{end}' for start, end in q.evidence if (start, end) not in fits]
-    if not fits: raise ValueError(f'none of its spans ({", ".join(wrong) or "there are none"}) lies in {q.pmcid}, which has {n} characters')
+    if not fits: raise ValueError(f'none of its spans ({", ".join(wrong) or "there are none"}) lies in {pmcid}, which has {n} characters')
     gold = finding(label)
-    question = Question(str(q.id), q.question, 'evidence', 'evidence-inference', FINDINGS, gold=gold, gold_pmids=(q.pmcid,), answers=(FINDINGS[gold],) if gold else ())
-    if wrong: faults.append(f'{where}: {", ".join(wrong)} lies outside {q.pmcid}, which has {n} characters')
+    question = Question(str(q.id), q.question, 'evidence', 'evidence-inference', FINDINGS, gold=gold, gold_pmids=(pmcid,), answers=(FINDINGS[gold],) if gold else ())
+    if wrong: faults.append(f'{where}: {", ".join(wrong)} lies outside {pmcid}, which has {n} characters')
     if label and not gold: faults.append(f'{where}: the label {label[:40]!r} is unknown, expected one of {", ".join(FINDINGS.values())}')
     return question, fits
 

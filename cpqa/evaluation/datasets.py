@@ -147,11 +147,11 @@ def load(
     questions = list(d.read(paths, faults))   # the faults are complete only when all is read
     return Questions(d.name, questions, faults)
 
-# %% ../../nbs/evaluation/datasets.ipynb #958702b6
+# %% ../../nbs/evaluation/datasets.ipynb #a5d7ce52
 def align(questions: Questions, ids: Iterable[str]) -> dict[str, str]:
     "Recorded id -> id of its question; ids that fit none, or fit two, are not in it."
     shorter: dict[str, list[str]] = {}
-    for q in questions: shorter.setdefault(q.id[1:], []).append(q.id)
+    for q in questions if questions.name == 'medmcqa' else (): shorter.setdefault(q.id[1:], []).append(q.id)
     found = {id: [id] if id in questions else shorter.get(id, []) for id in ids if id}
     return {id: fits[0] for id, fits in found.items() if len(fits) == 1}
 

@@ -88,7 +88,7 @@ def wilson(
     found = require('scipy.stats', 'eval').binomtest(successes, n).proportion_ci(_between(level, 0, 1, 'level'), method='wilson')
     return Interval(successes / n, float(found.low), float(found.high), n, level)
 
-# %% ../../nbs/evaluation/statistics.ipynb #e2fe5a78
+# %% ../../nbs/evaluation/statistics.ipynb #10cafdcb
 _BATCH = 2_000_000   # values drawn at a time: 16 MB of places and 16 MB of values
 
 def _by_group(values: np.ndarray, groups: Sequence[Hashable], statistic: Callable, resamples: int, seed: int) -> np.ndarray:
@@ -119,11 +119,15 @@ def bootstrap(
     value, n = float(statistic(values)), len(values)
     if groups is not None:
         low, high = np.quantile(_by_group(values, groups, statistic, resamples, seed), [(1 - level) / 2, (1 + level) / 2])
-        return Interval(value, float(low), float(high), n, level)
+        return _ends(value, low, high, n, level)
     if n == 1: return Interval(value, value, value, n, level)   # all that could be drawn
     found = require('scipy.stats', 'eval').bootstrap((values,), statistic, n_resamples=resamples, batch=max(1, _BATCH // n),
         confidence_level=level, method='percentile', rng=np.random.default_rng(seed)).confidence_interval
-    return Interval(value, float(found.low), float(found.high), n, level)
+    return _ends(value, found.low, found.high, n, level)
+
+def _ends(value: float, low: float, high: float, n: int, level: float) -> Interval:
+    "The interval between two quantiles, in order: among equal values, interpolation can put the upper one a rounding below the lower one."
+    return Interval(value, float(min(low, high)), float(max(low, high)), n, level)
 
 # %% ../../nbs/evaluation/statistics.ipynb #aa7171f1
 def _tango_low(b: int, c: int, n: int, z: float) -> float:

@@ -6,13 +6,13 @@
 __all__ = ['Scope', 'Raw', 'evaluate_retrieval', 'evaluate_passages', 'read_recorded', 'read_texts', 'evaluate_answers',
            'report_lines']
 
-# %% ../../nbs/evaluation/tasks.ipynb #cea994a4
+# %% ../../nbs/evaluation/tasks.ipynb #33dbeb51
 import hashlib
 import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from ..core.basics import CpqaError, require, sha256
 from ..core.records import Hit, Passage
 from ..display import plain
 from .collections import Collection, Marked, json_lines, read_bytes, read_collection, read_marked
-from .datasets import align, load
+from .datasets import DATASETS, align, load
 from .leaks import LeakFree, allowed_grades, leak_free
 from .metrics import MEASURES, answer_measures, passage_chance, passage_values, retrieval_values, summary
 from .parsing import POLICIES, Reading, apply_policy, read_answer
@@ -41,7 +41,7 @@ from ..retrieval.bm25 import TermRetriever
 from ..retrieval.encoders import MINILM_SHA256, EmbeddedEncoder, Encoder
 from ..retrieval.vectors import DenseRetriever, VectorPart
 
-# %% ../../nbs/evaluation/tasks.ipynb #10edeec6
+# %% ../../nbs/evaluation/tasks.ipynb #ec7aaed7
 def _told(intervals: Mapping[str, Interval]) -> dict[str, dict[str, float]]:
     return {name: {'value': round(i.value, 6), 'low': round(i.low, 6), 'high': round(i.high, 6), 'n': i.n} for name, i in intervals.items()}
 
@@ -51,6 +51,10 @@ def _times(run: Run) -> dict[str, float] | None:
     "Median and 95th percentile of the milliseconds a question took, those that failed left out."
     ms = [o.timings_ms['total'] for o in run.outcomes.values() if not o.failed]
     return {f'p{q}': round(float(np.percentile(ms, q)), 3) for q in (50, 95)} if ms else None
+
+def _errors(run: Run) -> dict[str, int]:
+    "The commonest reasons of failure, at most five, and how many questions each had."
+    return dict(Counter(o.error for o in run.outcomes.values() if o.failed).most_common(5))
 
 @contextmanager
 def _file(path: str | Path | None):
@@ -74,7 +78,19 @@ def _collection_library(c: Collection, vectors: bool, encoder: Encoder | None, p
     build = lambda folder: build_index([c.corpus], folder, vectors, encoder, progress, wait=600)
     return kept_library(_plain(c.name), _made_of(c.corpus_checksum, SentenceSplitter(), vectors, encoder), build)
 
-# %% ../../nbs/evaluation/tasks.ipynb #f1dafa73
+# %% ../../nbs/evaluation/tasks.ipynb #677b15d5
+def _content(library: Library) -> str:
+    "What a library holds, as 12 hexadecimal digits: the same wherever and whenever it was built from the same."
+    m = library.manifest
+    made_of = sorted(e.sha256 for e in m.sources.values()) or library.folder.name   # one that is kept has a digest in its name
+    return hashlib.sha256(json.dumps([m.format, m.analyzer, m.counts, m.parts, made_of], sort_keys=True).encode()).hexdigest()[:12]
+
+def _check_overlap(c: Collection, library: Library):
+    relevant, held = {d for grades in c.qrels.values() for d, grade in grades.items() if grade > 0}, set(library.ids)
+    if not relevant: raise CpqaError(f'no document is judged relevant in the qrels {c.split} of {c.name} (no grade is above 0), so nothing can be scored')
+    if not relevant & held:
+        raise CpqaError(f'{library.folder.name} holds none of the {len(relevant):,} relevant documents of {c.name}, such as {min(relevant)!r}: give a library of the same documents')
+
 def _check_switches(switches: LeakFree | None, c: Collection):
     if switches and switches.exclude_source and not c.sources:
         raise CpqaError(f'no query of {c.name} names a document that it was written from, so its source cannot be excluded: give the lines of queries.jsonl '
@@ -103,7 +119,7 @@ def _without_leaks(qa: CancerQA, retriever: Way, reranker: Reranker | None, k: i
         return (qa.reranked(asked.question, hits, reranker) if reranker else hits)[:k]
     return search
 
-# %% ../../nbs/evaluation/tasks.ipynb #28287c24
+# %% ../../nbs/evaluation/tasks.ipynb #a1c1d74e
 def evaluate_retrieval(
     data: str | Path,                        # a BEIR folder
     retriever: Way = 'hybrid',
@@ -119,17 +135,18 @@ def evaluate_retrieval(
 ) -> dict[str, Any]:
     "The report of a document search on a BEIR folder. Raises `CpqaError`."
     if k < 5: raise CpqaError(f'k must be at least 5, so that Hit@5 has a meaning, got {k}')
-    _check_parts(reranker, 'ir_measures', 'scipy.stats')
+    _check_parts(reranker, 'ir_measures', 'pytrec_eval', 'scipy.stats')
     c = read_collection(data, split)
     _check_switches(switches, c)
-    questions = Questions(c.name, (Question(id, text, 'open', c.name, written_from=c.sources.get(id, ())) for id, text in c.queries.items()))
+    questions = Questions(c.name, (Question(id, text, 'open', 'beir', written_from=c.sources.get(id, ())) for id, text in c.queries.items() if text))
     opened = Library(library) if library else _collection_library(c, retriever != 'bm25', encoder, progress)
+    _check_overlap(c, opened)
     judged = _judgements(c, questions, opened, switches)
     qa = CancerQA(opened, encoder, depth, progress=progress)
     if retriever != 'bm25': qa.vectors   # a library without them is an error now, not one for each query
     second = named_reranker(reranker, lambda: qa.encoder) if reranker else None
     system = System(_name(retriever, reranker), {'retriever': retriever, 'reranker': reranker or 'none'},
-                    {'k': k, 'depth': depth, 'library': sha256(opened.folder / 'manifest.json')[:12]})
+                    {'k': k, 'library': _content(opened)} | ({'depth': depth} if reranker else {}))
     search = _without_leaks(qa, retriever, second, k, switches) if switches else lambda q: qa.search(q.question, k, retriever, second)
     do = lambda q: Outcome(q.id, hits=tuple(search(q)))
     with _file(run_file) as path: done = run(system, do, questions, path, progress=progress, switches=switches)
@@ -137,7 +154,7 @@ def evaluate_retrieval(
 
 def _name(retriever: str, reranker: str | None) -> str: return f'{retriever} + {reranker}' if reranker else retriever
 
-# %% ../../nbs/evaluation/tasks.ipynb #09db9e9b
+# %% ../../nbs/evaluation/tasks.ipynb #8a582a03
 def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels: dict[str, dict[str, int]], excluded: int) -> dict[str, Any]:
     shallow = [m for m in MEASURES if int(m.split('@')[1]) <= k]
     values = retrieval_values({id: o.hits for id, o in done.outcomes.items() if id in qrels}, qrels, shallow)
@@ -145,7 +162,8 @@ def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels:
     held = set(library.ids)
     relevant = {d for grades in c.qrels.values() for d, grade in grades.items() if grade > 0}
     return {'task': 'retrieval', 'data': c.name, 'split': c.split, 'system': done.header.system.to_dict(), 'measures': _told(summary(values)),
-            'n_queries': len(c.queries), 'n_failed': done.n_failed, 'n_without_hits': sum(not o.hits for o in done.outcomes.values()),
+            'n_queries': len(c.queries), 'n_failed': done.n_failed + done.n_missing + sum(not t for t in c.queries.values()),
+            'n_without_hits': sum(not o.hits for o in done.outcomes.values()), 'errors': _errors(done),
             'ms_per_query': _times(done), 'n_documents': len(library), 'relevant_not_in_library': len(relevant - held),
             'queries_unjudged': c.unjudged, 'switches': switches.to_dict() if switches else None, 'queries_with_source': len(c.sources),
             'relevant_excluded': excluded, 'n_queries_without_relevant': len(c.queries) - len(qrels),
@@ -163,7 +181,7 @@ def _passage_library(m: Marked, splitter: Segmenter, vectors: bool, encoder: Enc
     for a in m.articles.values(): digest.update(json.dumps([a.id, a.title, a.text]).encode())
     return kept_library(f'passages-{_plain(m.name)}', _made_of(digest.hexdigest(), splitter, vectors, encoder), build)
 
-# %% ../../nbs/evaluation/tasks.ipynb #0fd8df12
+# %% ../../nbs/evaluation/tasks.ipynb #9c7c1afa
 def evaluate_passages(
     data: str | Path,                        # a folder with articles.jsonl and questions.jsonl, packed or not
     segmenter: str = 'sentences',            # its name, as `cpqa.passages.segment.segmenter` reads it
@@ -186,14 +204,14 @@ def evaluate_passages(
     model = encoder or (EmbeddedEncoder(progress=progress) if dense or reranker == 'cosine' else None)
     index, second = PassageIndex(opened, model if dense else None), named_reranker(reranker, lambda: model) if reranker else None
     system = System(_name(retriever, reranker), {'segmenter': segmenter, 'retriever': retriever, 'reranker': reranker or 'none'},
-                    {'k': k, 'depth': depth, 'scope': scope, 'library': sha256(opened.folder / 'manifest.json')[:12]})
+                    {'k': k, 'scope': scope, 'library': _content(opened)} | ({'depth': depth} if reranker else {}))
     def do(q: Question) -> Outcome:
         found = index.search(q.question, k, retriever, q.gold_pmids[0] if scope == 'article' else None, second, depth)
         return Outcome(q.id, hits=tuple(Hit(f'{p.doc_id}:{p.start}-{p.end}', 1 / rank) for rank, p in enumerate(found, 1)))
     with _file(run_file) as path: done = run(system, do, m.questions, path, progress=progress)
     return _passage_report(m, opened, done, k)
 
-# %% ../../nbs/evaluation/tasks.ipynb #3eef491a
+# %% ../../nbs/evaluation/tasks.ipynb #ed73ec69
 def _passage_report(m: Marked, library: Library, done: Run, k: int) -> dict[str, Any]:
     def passage(id: str) -> Passage:
         article, _, span = id.rpartition(':')
@@ -209,12 +227,12 @@ def _passage_report(m: Marked, library: Library, done: Run, k: int) -> dict[str,
         by_chance = {name: round(float(np.mean(list(v.values()))), 6) for name, v in passage_chance(cut, spans, k).items()}
     return {'task': 'passages', 'data': m.name, 'system': done.header.system.to_dict(), 'measures': _told(summary(values, groups=article_of)),
             'chance': by_chance, 'words_per_passage': round(float(np.mean(words)), 1) if words else None,
-            'n_questions': len(m.questions), 'n_failed': done.n_failed, 'n_without_hits': sum(not o.hits for o in done.outcomes.values()),
+            'n_questions': len(m.questions), 'n_failed': done.n_failed + done.n_missing, 'errors': _errors(done), 'n_without_hits': sum(not o.hits for o in done.outcomes.values()),
             'n_articles': len(m.articles), 'n_passages': len(library), 'ms_per_question': _times(done), 'faults': _faults(m.faults + done.faults),
             'interval': f'95 %, bootstrap over the {len(set(article_of.values())):,} articles asked about, each drawn with all its questions',
             'machine': done.header.machine, 'versions': done.header.versions}
 
-# %% ../../nbs/evaluation/tasks.ipynb #4a4f0496
+# %% ../../nbs/evaluation/tasks.ipynb #89fe1ef6
 Raw = str | list[str | None] | None
 
 def read_recorded(path: str | Path, faults: list[str], sets: Sequence[Questions] = ()) -> dict[str, list[str | None]]:
@@ -222,8 +240,8 @@ def read_recorded(path: str | Path, faults: list[str], sets: Sequence[Questions]
     if read_bytes(path).startswith(_RUN): return _of_run(Run.read(path), faults, sets)
     found: dict[str, list[str | None]] = {}
     for where, line in json_lines(path, dict[str, Any], faults):
-        id, keys = line.get('id'), [key for key in ('raw', 'prediction', 'answer') if key in line]
-        raw = next((line[key] for key in keys if line[key]), None)
+        id, keys = line.get('id'), [key for key in ('raw', 'prediction') if key in line]
+        raw = line[keys[0]] if keys else None   # never a key such as 'answer', which may be the gold one
         texts = [raw] if isinstance(raw, str) else raw or [None]
         if not keys or isinstance(id, bool) or not isinstance(id, str | int) or not isinstance(texts, list) or not all(t is None or isinstance(t, str) for t in texts):
             faults.append(f'{where}: expected an id and, as raw, a text or a list of texts')
@@ -268,7 +286,7 @@ class _Scored:
         return {'recorded': Path(path).name, 'measures': _told(answer_measures(self.labels, gold, policy, self.answered, seed=seed)),
                 'failures': dict(sorted(self.failures.items())), 'answers_to_unknown_questions': len(self.unknown), 'faults': _faults(self.faults)}
 
-# %% ../../nbs/evaluation/tasks.ipynb #2ec6ec7e
+# %% ../../nbs/evaluation/tasks.ipynb #485aaa1d
 def evaluate_answers(
     recorded: str | Path,                    # JSON lines, packed or not
     dataset: str,                            # name of the set, as `cpqa.evaluation.datasets.load` knows it
@@ -285,7 +303,7 @@ def evaluate_answers(
     asked = [q for q in known if q.gold]
     if not asked: raise CpqaError(f'none of the {len(known):,} questions of {dataset} has a gold label, so nothing can be scored')
     gold, first = [q.gold for q in asked], _Scored(recorded, asked, every, known, policy, seed)
-    report = {'task': 'answers', 'dataset': dataset, 'n': len(asked), 'questions_without_gold': len(known) - len(asked), 'policy': policy,
+    report = {'task': 'answers', 'dataset': every.name, 'n': len(asked), 'n_published': DATASETS[every.name].n, 'n_loaded': len(every), 'questions_without_gold': len(known) - len(asked), 'policy': policy,
               'policy_means': POLICIES[policy], **first.report(recorded, gold, policy, seed), 'dataset_faults': _faults(known.faults),
               'interval': "95 %, Wilson's for accuracy and coverage, bootstrap over questions for the macro measures"}
     if against is None: return report
@@ -299,7 +317,7 @@ def _comparison(first: _Scored, other: _Scored, policy: str) -> dict[str, Any]:
     m = mcnemar(*zip(*pairs))
     return {'n': m.n, 'right_only_here': m.only_a, 'right_only_against': m.only_b, 'p_mcnemar': m.p, 'difference': _told({'': m.difference})['']}
 
-# %% ../../nbs/evaluation/tasks.ipynb #3be66b84
+# %% ../../nbs/evaluation/tasks.ipynb #d69f6029
 def _row(name: str, m: dict[str, float]) -> str: return f'{name:16} {m["value"]:.4f}  [{m["low"]:.4f}, {m["high"]:.4f}]  n = {m["n"]:,}'
 
 def _leak_free(report: dict[str, Any]) -> str:
@@ -328,6 +346,17 @@ def report_lines(report: dict[str, Any]) -> list[str]:
         c, other = report['comparison'], report['against']
         lines += [f'against {plain(other["recorded"])}', _row('accuracy', other['measures']['accuracy']), f'without a label   {_counted(other)}',
                   _row('difference', c['difference']), f'right only here {c["right_only_here"]:,}, only there {c["right_only_against"]:,}: exact McNemar p = {c["p_mcnemar"]:.3g}']
-    for key in ('faults', 'dataset_faults'):
-        if report.get(key, {}).get('count'): lines.append(f'{report[key]["count"]:,} faults in the files, the first: {plain(report[key]["first"][0])}')
-    return lines
+    return lines + [f'{n:,} {what}' for n, what in _notes(report) if n]
+
+def _notes(report: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    "What a reader of the figures should know, each with a count."
+    if report['task'] == 'answers':
+        if report['n_loaded'] != report['n_published']: yield report['n_loaded'], f'questions of {report["dataset"]} are here, of {report["n_published"]:,} published'
+        yield report['answers_to_unknown_questions'], 'answers are to other questions than these, and are not scored'
+    else:
+        yield from ((n, f'failed: {plain(why)}') for why, n in report['errors'].items())
+        yield report.get('relevant_not_in_library', 0), 'relevant documents are not in the library, and cannot be found'
+        yield report.get('queries_unjudged', 0), 'queries have no judgement, and are not asked'
+    for part in (report, report.get('against', {})):
+        for key in ('faults', 'dataset_faults'):
+            if part.get(key, {}).get('count'): yield part[key]['count'], f'faults in the files, the first: {plain(part[key]["first"][0])}'
