@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip('scipy')
@@ -44,8 +44,10 @@ def test_mcnemar_is_statsmodels(table):
     else: assert mcnemar_counts(b, c, n).p == pytest.approx(min(1, tables.mcnemar([[n - b - c, b], [c, 0]], exact=True).pvalue), abs=1e-12)
 
 
-@given(st.dictionaries(st.text(max_size=4), probabilities, min_size=1, max_size=12))
-def test_holm_is_statsmodels(family):
+@settings(max_examples=20)   # their function is slow, most of all in a process that has loaded much
+@given(st.lists(probabilities, min_size=1, max_size=12))
+def test_holm_is_statsmodels(found_p):
+    family = {f'comparison {n}': p for n, p in enumerate(found_p)}
     multitest = pytest.importorskip('statsmodels.stats.multitest')
     found = holm(family)
     assert list(found) == list(family)
