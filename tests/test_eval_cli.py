@@ -20,7 +20,8 @@ from cpqa.evaluation.collections import read_qrels
 from cpqa.evaluation.questions import Question, Questions
 from cpqa.evaluation.runs import Outcome, Run, System, run
 from cpqa.literature.library import build_library
-from cpqa.pipeline import build_index, fuse
+from cpqa.pipeline import build_index
+from cpqa.retrieval.fusion import fuse
 
 SHARED = os.environ['CPQA_CACHE']
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['THRESHOLD', 'NOTHING', 'is_aim', 'candidates', 'pick', 'match_in_words', 'unmentioned', 'quoted', 'QuotingReader']
 
-# %% ../../nbs/answering/reader.ipynb #a6198d35
+# %% ../../nbs/answering/reader.ipynb #114f6687
 import re
 from collections.abc import Mapping, Sequence
 
@@ -14,9 +14,9 @@ import numpy as np
 from ..core.records import Answer, Citation, Document, Evidence, Hit
 from ..literature.library import ENGLISH
 from ..passages.segment import Span, sentences
-from ..passages.two_stage import source_of
 from ..retrieval.encoders import Encoder
 from ..retrieval.fusion import reciprocal_rank_fusion
+from ..retrieval.hsrdr import source_of
 from ..retrieval.vectors import embedded_text
 
 # %% ../../nbs/answering/reader.ipynb #5f71051f

@@ -6,7 +6,7 @@
 __all__ = ['Scope', 'Raw', 'evaluate_retrieval', 'evaluate_passages', 'read_recorded', 'read_texts', 'evaluate_answers',
            'report_lines']
 
-# %% ../../nbs/evaluation/tasks.ipynb #33dbeb51
+# %% ../../nbs/evaluation/tasks.ipynb #d3cbe3f3
 import hashlib
 import json
 import re
@@ -36,9 +36,10 @@ from ..passages.index import PassageIndex, passage_documents, whole
 from ..passages.rerank import Reranker
 from ..passages.rerank import reranker as named_reranker
 from ..passages.segment import Segmenter, SentenceSplitter, segmenter as named_segmenter
-from ..pipeline import FIRST_STAGE, CancerQA, Way, build_index, clean_question, fuse, kept_library
+from ..pipeline import FIRST_STAGE, CancerQA, Way, build_index, clean_question, kept_library
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.encoders import MINILM_SHA256, EmbeddedEncoder, Encoder
+from ..retrieval.fusion import fuse
 from ..retrieval.vectors import DenseRetriever, VectorPart
 
 # %% ../../nbs/evaluation/tasks.ipynb #ec7aaed7

@@ -1,0 +1,169 @@
+"""The fast way and the slow way agree: on real records, on written ones, on spoilt ones; and files read side by side come in order."""
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import ROOT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+from test_pubmed import DOCTYPE, article_set
+from test_pubmed_writer import written
+
+from cpqa.core.records import Document
+from cpqa.literature.parallel import read_files
+from cpqa.literature.pubmed import ReadError, Skipped, _slowly, read_pubmed
+from cpqa.literature.pubmed_fast import _SAFE, pieces, quick, quick_records
+from cpqa.literature.pubmed_records import _read, tidy
+from cpqa.literature.pubmed_writer import pubmed_xml, write_pubmed
+
+
+def both(path) -> tuple[list, list]:
+    "What the two ways yield, an error at the end as its text."
+    def every(records):
+        found = []
+        try: found.extend(r for r in iter(lambda: next(records, None), None) if not found.append(r) and False)
+        except ReadError as e: found.append(str(e))
+        return found
+    return every(read_pubmed(path)), every(_slowly(path))
+
+
+def tree(head, piece, tail): return _read(etree.fromstring(head + piece + tail, etree.XMLParser(**_SAFE))[0], '')
+
+
+def real_pieces(data_dir) -> list[tuple[bytes, bytes, bytes]]:
+    found = [p for path in sorted((data_dir/'entrez').glob('pubmed*.xml')) for p in pieces(io.BytesIO(path.read_bytes())) if p[2]]
+    if not found: pytest.skip('no recorded answers of efetch')
+    return found
+
+
+def test_real_records_are_read_alike_and_fast(data_dir):
+    found = real_pieces(data_dir)
+    quickly = [quick(p) for _, p, _ in found]
+    assert sum(d is not None for d in quickly) >= .8 * len(found)
+    assert [d or tree(*p) for d, p in zip(quickly, found)] == [tree(*p) for p in found]
+
+
+@settings(max_examples=60)
+@given(written(), st.booleans())
+def test_written_records_are_read_alike(document, indented):
+    e = pubmed_xml(document)
+    if indented: etree.indent(e)
+    d = quick(etree.tostring(e, encoding='utf-8'))
+    assert d in (None, document)       # None: it is left to the tree
+
+
+def test_a_block_is_counted_record_by_record_where_its_sums_are_wrong(tmp_path):
+    "One record that is broken, or holds an empty element, among many that are not."
+    one = [etree.tostring(pubmed_xml(d), encoding='utf-8') for d in WRITTEN]
+    for inside, usual in ((b'<b/>', True), (b'<x></x>', True), (b'<x>', False), (b'\x01', False), (b'&x;', False)):
+        spoilt = one[0].replace(b'<History>', b'<History>' + inside)
+        (tmp_path/'a.xml').write_bytes(article_set(*one, spoilt, *one))
+        fast, slow = both(tmp_path/'a.xml')
+        assert fast == slow
+        assert [isinstance(d, Document) for d in quick_records(io.BytesIO(article_set(*one, spoilt, *one)))] == [True, True, usual, True, True]
+
+
+def test_what_xml_forbids_is_unseen():
+    "Two characters that no XML may hold are dropped in writing, so reading must not keep them in what is to be written."
+    assert tidy('a\ufffeb\uffffc') == 'abc'
+
+
+NOISE = [b'<', b'>', b'</i>', b'<i>', b'<b/>', b'&', b'&amp;', b'&#233;', b'&#1;', b'&alpha;', b'<!-- x -->', b'<?pi?>', b'<![CDATA[x]]>', b']]>', b'"', b"'", b' ', b'\n', b'\t',
+         b'\x01', b'\xff', 'é\u2009ﬁ'.encode(), b'<PMID>5</PMID>', b'<sup>2</sup>', b'Label="X"', b' Type="Y"', b'</Article>', b'<MeshHeadingList>', b'<Language>fre</Language>']
+
+
+def test_spoilt_records_never_read_otherwise(data_dir):
+    "A record with something put in, taken out or doubled at a random place is read as the tree reads it, is left to it, or is broken XML."
+    rng, seen, alike = random.Random(7), 0, 0
+    found = real_pieces(data_dir) + [(b'<PubmedArticleSet>', etree.tostring(pubmed_xml(d), encoding='utf-8'), b'</PubmedArticleSet>') for d in WRITTEN]
+    for _ in range(3000):
+        head, piece, tail = rng.choice(found)
+        limit = piece.find(b'<ReferenceList') if rng.random() < .9 else -1
+        at = rng.randrange(len(b'<PubmedArticle>'), (limit if limit > 0 else len(piece)) - len(b'</PubmedArticle>'))
+        if (kind := rng.random()) < .6: spoilt = piece[:at] + rng.choice(NOISE) + piece[at:]
+        elif kind < .8: spoilt = piece[:at] + piece[at + rng.randint(1, 30):]
+        else: spoilt = piece[:at] + piece[max(0, at - rng.randint(1, 60)):]
+        d = quick(spoilt)
+        if d is None: continue
+        seen += 1
+        try: slow = tree(head, spoilt, tail)
+        except etree.XMLSyntaxError: continue
+        assert slow == d, spoilt[max(0, at - 80):at + 80]
+        alike += 1
+    assert alike > 250 and seen - alike < .25 * seen
+
+
+WRITTEN = [Document(str(n), title=f'Title {n} of a < b.', text='AIM: Why?\nRESULT: So.', year=2001, date='2001-02', journal='Journal', journal_abbr='J',
+                    authors=('Lee A', 'We All', 'Poe B Jr'), languages=('eng',), publication_types=('Review',), doi='10.1/x') for n in (1, 2)]
+
+
+@pytest.mark.parametrize('wrap', ['<!-- {} -->', '<Unknown>{}</Unknown>', '<![CDATA[{}]]>', '{}<ERROR>busy</ERROR>', '{}<DeleteCitation><PMID>3</PMID></DeleteCitation>', '<a/>{}', '{}{}', '{}<', '{}&x;'])
+def test_what_stands_around_records_is_seen(tmp_path, wrap):
+    inside = ''.join(etree.tostring(pubmed_xml(d), encoding='unicode') for d in WRITTEN)
+    for xml in (article_set(inside.encode(), wrap.replace('{}', inside).encode(), inside.encode()), wrap.replace('{}', f'<PubmedArticleSet>{inside}</PubmedArticleSet>').encode()):
+        (tmp_path/'a.xml').write_bytes(xml)
+        try: fast, slow = both(tmp_path/'a.xml')
+        except ReadError: continue
+        assert fast == slow
+
+
+def test_a_namespace_and_an_entity_of_the_file_s_own(tmp_path):
+    record = etree.tostring(pubmed_xml(WRITTEN[0]), encoding='unicode')
+    for xml in (f'<PubmedArticleSet xmlns:m="u">{record.replace("Title 1", "<m:b>Title</m:b> 1")}</PubmedArticleSet>', f'{DOCTYPE}<PubmedArticleSet>{record.replace("Title 1", "&alpha;")}{record}</PubmedArticleSet>',
+                f'<?xml version="1.0" encoding="iso-8859-1"?><PubmedArticleSet>{record.replace("Title 1", "é")}</PubmedArticleSet>'):
+        (tmp_path/'a.xml').write_bytes(xml.encode('latin-1'))
+        fast, slow = both(tmp_path/'a.xml')
+        assert fast == slow and any(isinstance(r, (Document, Skipped)) for r in fast)
+
+
+def test_records_larger_than_a_block(tmp_path):
+    big = WRITTEN[0].__class__(**{f: getattr(WRITTEN[0], f) for f in WRITTEN[0].__struct_fields__} | {'text': 'word ' * 500_000 + 'end', 'sections': ()})
+    write_pubmed([WRITTEN[1], big, WRITTEN[1]], tmp_path/'big.xml.gz')
+    assert list(read_pubmed(tmp_path/'big.xml.gz')) == [WRITTEN[1], big, WRITTEN[1]]
+
+
+# ---- side by side
+
+def failing(path): raise ZeroDivisionError('a fault')
+
+
+def test_many_files_come_in_order(tmp_path):
+    files = [tmp_path/f'{n}.xml.gz' for n in range(3)]
+    for n, path in enumerate(files): write_pubmed([Document(str(10_000 * n + i), title='T') for i in range(1, 800 - 300 * n)], path)
+    wanted = [d for path in files for d in read_pubmed(path)]
+    assert list(read_files(files, workers=2)) == wanted == list(read_files(map(str, files), workers=1))
+    files[1].write_bytes(files[1].read_bytes()[:-9])
+    found = []
+    with pytest.raises(ReadError, match=r'1\.xml\.gz: the gzip stream stops'): found.extend(r for r in read_files(files, workers=2) if not found.append(r) and False)
+    assert found[:799] == wanted[:799]
+
+
+def test_a_reader_s_own_fault_names_the_file(tmp_path):
+    with pytest.raises(ReadError, match=r'x\.xml: its reader failed with ZeroDivisionError, a fault'): list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, failing))
+
+
+LISTENER = '''
+import sys, time
+from cpqa.literature.parallel import read_files
+if __name__ == '__main__':
+    for n, r in enumerate(read_files(sys.argv[1:], workers=2)):
+        if n == 0: print('first', flush=True)
+        time.sleep(.01)
+'''
+
+
+def test_ctrl_c_leaves_no_process(tmp_path):
+    (tmp_path/'listen.py').write_text(LISTENER)
+    for name in ('a.xml', 'b.xml'): write_pubmed((Document(str(i), title='T') for i in range(1, 8000)), tmp_path/name)
+    p = subprocess.Popen([sys.executable, tmp_path/'listen.py', tmp_path/'a.xml', tmp_path/'b.xml'], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert p.stdout.readline() == 'first\n'
+    os.killpg(p.pid, signal.SIGINT)
+    _, said = p.communicate(timeout=30)
+    assert said.count('Traceback') == 1 and said.rstrip().endswith('KeyboardInterrupt')
+    with pytest.raises(ProcessLookupError): [os.killpg(p.pid, 0) or time.sleep(.2) for _ in range(20)]
