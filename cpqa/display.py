@@ -17,15 +17,14 @@ from rich.text import Text
 
 from .core.records import Answer, Citation
 
-# %% ../nbs/display.ipynb #425878db
+# %% ../nbs/display.ipynb #4ec670f0
 def plain(text: str) -> str:
     "The text without control and other unprintable characters, each run of them or of white space as one space."
     return ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
 
 def source_line(citation: Citation) -> str:
     "The source of a citation in one line: title, journal, year, PMID; a demo note says that its words are ours."
-    name = citation.pmid if citation.pmid.startswith('PMC') else f'PMID {citation.pmid}'
-    parts = (citation.title, citation.journal, str(citation.year or ''), name)
+    parts = (citation.title, citation.journal, str(citation.year or ''), citation.label)
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
     return ' '.join(ended).rstrip('.') + (' (our note on it)' if citation.source == 'note' else '')
 

@@ -6,9 +6,10 @@
 __all__ = ['MAX_WORDS', 'Way', 'FIRST_STAGE', 'PATIENCE', 'build_index', 'kept_library', 'demo_library', 'clean_question',
            'Timings', 'CancerQA', 'search', 'reranked', 'dual_path', 'retrieve', 'ask']
 
-# %% ../nbs/pipeline.ipynb #1d2884a0
+# %% ../nbs/pipeline.ipynb #ef839ac5
 import hashlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +36,7 @@ from .retrieval.bm25 import TermRetriever
 from .retrieval.boolean import BooleanIndex
 from .retrieval.encoders import MINILM_SHA256, EmbeddedEncoder, Encoder
 from .retrieval.fusion import fuse
-from .retrieval.hsrdr import HSRDR, AsIs, Retrieval, Shelf, day
+from .retrieval.hsrdr import HSRDR, AsIs, Retrieval, Shelf, bounds, why_not
 from .retrieval.ladder import Rewriter
 from .retrieval.rewrite import rewriter
 from .retrieval.vectors import DenseRetriever, PassageVectors, VectorPart, Vectors
@@ -124,7 +125,7 @@ class _Parts:
         from cpqa.literature.entrez import Entrez
         return self._entrez or Entrez(timeout=10, tries=3, deadline=30)   # somebody is waiting
 
-# %% ../nbs/pipeline.ipynb #6a99e105
+# %% ../nbs/pipeline.ipynb #4ca9e3ce
 Way = Literal['bm25', 'dense', 'hybrid']
 FIRST_STAGE = 100   # hits of each search that are fused
 PATIENCE = 3.0      # seconds
@@ -148,13 +149,14 @@ class CancerQA(_Parts):
     ):
         for name, value in dict(depth=depth, passages=passages, quotes=quotes).items():
             if value < 1: raise CpqaError(f'{name} must be at least 1, got {value}')
+        if source == '': raise CpqaError('the source is empty: choose demo, pubmed, auto or the directory of a library')
         if source not in (None, 'demo', 'pubmed', 'auto'):
             if library is not None: raise CpqaError('the source is a directory and so is the library: give one of them')
             library = source
         if source == 'demo' and library is not None: raise CpqaError('the source is demo, and a library is given too: give one of them')
         self._library, self._encoder, self._progress, self._entrez = library, encoder, progress, entrez
         self.depth, self.passages, self.quotes, self.loading = depth, passages, quotes, Timings()
-        self.source, self.since, self.until, self.full_text = source, day(since), day(until), full_text
+        self.source, (self.since, self.until), self.full_text = source, bounds(since, until), full_text
         rewrite = rewrite or ('rules' if source else AsIs.name)
         self.rewriter = AsIs() if rewrite == AsIs.name else rewriter(rewrite) if isinstance(rewrite, str) else rewrite
 
@@ -180,7 +182,7 @@ def reranked(self: CancerQA, query: str, hits: list[Hit], reranker: Reranker) ->
 
 CancerQA.search, CancerQA.reranked = search, reranked
 
-# %% ../nbs/pipeline.ipynb #779de8a8
+# %% ../nbs/pipeline.ipynb #ae239a1e
 class _Found(Record, frozen=True):
     ids: tuple[str, ...]
     count: int
@@ -188,26 +190,34 @@ class _Found(Record, frozen=True):
 
 def _by_words(self: CancerQA, query: str, k: int) -> _Found:
     "BM25 in the library, for a question as it is."
-    ids = tuple(h.id for h in TermRetriever(self.library).search([query], k)[0])
-    return _Found(ids, len(ids))
+    dated = bool(self.since or self.until)
+    ids = tuple(h.id for h in TermRetriever(self.library).search([query], 4 * k if dated else k)[0])
+    if dated: ids = tuple(d.id for d in self.library.documents(ids) if why_not(d, self.since, self.until) in ('', 'no abstract'))
+    return _Found(ids[:k], len(ids))
 
 def _place(self: CancerQA) -> str:
     "What the library is called."
     return 'the demo notes' if self._library is None else self.library.folder.name
 
-def _live_documents(self: CancerQA, ids: Sequence[str]) -> Fetched:
-    "The documents from PubMed; those that it does not give, from the library."
-    try: got = self.entrez.fetch(ids)
-    except CpqaError as e: got = Fetched(failed=tuple(ids), faults=(short(str(e)),))
+def _live_documents(self: CancerQA, ids: Sequence[str], down: list[str]) -> Fetched:
+    "The documents from PubMed; those that it does not give, from the library. What went wrong for good is put into `down`, and then PubMed is asked no more."
+    asked = [id for id in ids if re.fullmatch('[1-9][0-9]{0,8}', id)]   # other ids are the library's own
+    if down: got = Fetched(failed=tuple(asked))
+    else:
+        try: got = self.entrez.fetch(asked) if asked else Fetched()
+        except CpqaError as e:
+            down.append(short(str(e)))
+            got = Fetched(failed=tuple(asked), faults=tuple(down))
     found = {d.id: d for d in got.documents}
     own = {id: d for id in ids if id not in found and (d := self.library.get(id))}
-    faults = (*got.faults, *([f'{len(own)} of {len(ids)} documents came from {self._place()}, since PubMed did not give them'] if own else []))
-    left = [tuple(id for id in some if id not in own) for some in (got.missing, got.failed)]
+    instead = [id for id in own if id in asked]
+    faults = (*got.faults, *([f'{len(instead)} of {len(ids)} documents came from {self._place()}, since PubMed did not give them'] if instead else []))
+    left = [tuple(id for id in some if id not in own) for some in ((*got.missing, *(id for id in ids if id not in asked)), got.failed)]
     return Fetched(tuple((found | own)[id] for id in ids if id in found or id in own), left[0], faults, left[1])
 
 CancerQA._by_words, CancerQA._live_documents, CancerQA._place = _by_words, _live_documents, _place
 
-# %% ../nbs/pipeline.ipynb #8b20877d
+# %% ../nbs/pipeline.ipynb #a51376c3
 class _Meaning:
     "Dense search in the library, with the vectors of texts that are known already."
     def __init__(self, qa: CancerQA, known: dict[str, Any]): self.qa, self.known = qa, known
@@ -224,11 +234,11 @@ def _is_live(self: CancerQA) -> tuple[bool, tuple[str, ...]]:
 
 def dual_path(self: CancerQA, live: bool = False, known: dict[str, Any] | None = None) -> HSRDR:
     "The two routes, over PubMed (`live`) or over the library; `known` holds vectors of texts that were embedded already."
-    dates = dict(since=self.since or None, until=self.until or None)
+    dates, down = dict(since=self.since or None, until=self.until or None), []
     if live: search = lambda query, k: self.entrez.search(query, retmax=k, **dates)
     elif not isinstance(self.rewriter, AsIs): search = lambda query, k: self.boolean.search(query, k, **dates)
     else: search = self._by_words
-    return HSRDR(search, _Meaning(self, known or {}), self._live_documents if live else Shelf(self.library), self.rewriter, **dates,
+    return HSRDR(search, _Meaning(self, known or {}), (lambda ids: self._live_documents(ids, down)) if live else Shelf(self.library), self.rewriter, **dates,
                  depth=FIRST_STAGE, keep=self.depth, full=(lambda ids: self.entrez.fetch(ids, db='pmc')) if live else None, full_text=self.full_text)
 
 def retrieve(self: CancerQA, question: str) -> Retrieval:

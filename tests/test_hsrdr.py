@@ -219,7 +219,6 @@ def test_ask_pubmed_with_a_trace(ran):
     assert not escapes(said)
 
 
-@pytest.mark.xfail(strict=True, reason='answering/reader: `quoted` writes [PMID PMC510]')
 def test_a_full_text_is_not_called_a_pmid(good_day): assert 'PMID PMC' not in shown(answer_text(good_day))
 
 
@@ -261,7 +260,7 @@ def test_as_is(here, serve):
 @pytest.mark.parametrize('argv,word', {
     (*ASK, '--since', 'last June'): "'last June' is no date", (*ASK, '--since', '2019/13'): 'is no date', (*ASK, '--until', '2019/02/30'): 'is no date',
     (*ASK, '--since', '2021', '--until', '2015'): 'exchange them', ('ask', QUESTION, '--source', 'TOYS', '--library', 'TOYS'): 'give one of them',
-    ('ask', QUESTION, '--source', 'demo', '--library', 'TOYS'): 'give one of them', ('ask', QUESTION, '--source', ''): 'is not a library',
+    ('ask', QUESTION, '--source', 'demo', '--library', 'TOYS'): 'give one of them', ('ask', QUESTION, '--source', ''): 'the source is empty',
     ('ask', QUESTION, '--source', 'pubmed', '--library', 'TOYS/nowhere'): 'nowhere', (*ASK, '--rewriter', 'magic'): "there is no rewriter 'magic'",
     (*ASK, '--rewriter', 'hyde'): 'language model', ('search', 'polyps AND (', '--retriever', 'boolean', '--library', 'BARE'): 'never closed'}.items(), ids=lambda x: ' '.join(x[2:]) if isinstance(x, tuple) else '')
 def test_what_cannot_be_is_said_in_one_sentence(here, serve, argv, word): assert word in complaint(here(*argv, url=serve().url))
@@ -420,7 +419,6 @@ def test_both_routes_fail(bare, encoder):
     assert said.startswith('no route found anything') and 'connection' in said and 'vectors' in said and 'stands alone' not in said and '\n' not in said
 
 
-@pytest.mark.xfail(strict=True, reason='pipeline: `_live_documents` asks PubMed for ids that are none of its own, and the client refuses the whole batch')
 def test_a_library_with_other_ids_does_not_hide_pubmed(home, serve, encoder):
     "Ids that are none of PubMed's are not asked of PubMed, and spoil no request for the others."
     mixed = build_index([[*ALL[:3], Document('PMC77', 'Polyps of the colon', FOUND_OUT), Document('note-1', 'Polyps', 'Polyps are removed.')]], home/'mixed', encoder=encoder)

@@ -71,7 +71,7 @@ def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
     words = dict.fromkeys(re.findall(r"[\w'-]+", question))
     return [w for w in words if w.lower() not in _ASKING and not set(ENGLISH.analyze(w)) <= held]
 
-# %% ../../nbs/answering/reader.ipynb #5709422d
+# %% ../../nbs/answering/reader.ipynb #54c92f4e
 NOTHING = ('No passage in this library matches the question well enough to be quoted. '
            'Try naming the cancer, the drug or the test in other words, or search a larger library.')
 
@@ -82,7 +82,7 @@ def _cite(document: Document, span: Span, score: float) -> Citation:
 
 def quoted(citations: Sequence[Citation]) -> str:
     "The response of a quoting reader: a line for each citation, its quote and its PMID."
-    return '\n'.join(f'“{c.quote}” [PMID {c.pmid}]' for c in citations)
+    return '\n'.join(f'“{c.quote}” [{c.label}]' for c in citations)
 
 class QuotingReader:
     "Answers by quoting up to `quotes` sentences; abstains where none reaches `threshold` (a cosine)."

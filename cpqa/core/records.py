@@ -170,7 +170,7 @@ def in_order(hits: Iterable[Hit]) -> list[Hit]:
     "Best first; of scores that are equal in single precision, as trec_eval keeps them, the greater id first."
     return sorted(sorted(hits, key=lambda h: h.id, reverse=True), key=lambda h: -_single(h.score))
 
-# %% ../../nbs/core/records.ipynb #dc0a4b01
+# %% ../../nbs/core/records.ipynb #62a11c16
 NOT_ADVICE = 'This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it.'
 
 class Citation(Record, frozen=True):
@@ -190,6 +190,11 @@ class Citation(Record, frozen=True):
         _demand(bool(self.quote) and 0 <= self.start == self.end - len(self.quote),
                 f'citation {self.start}:{self.end} of {self.pmid} does not fit its quote of {len(self.quote)} characters')
         _finite(self.score, self.pmid)
+
+    @property
+    def label(self) -> str:
+        "How the source is named in a text: 'PMID 29226797', or 'PMC3540956'."
+        return self.pmid if self.pmid.startswith('PMC') else f'PMID {self.pmid}'
 
 class Answer(Record, frozen=True):
     "What `CancerQA.ask` returns: the response, the quotes it rests on, the evidence read, and the time each stage took."
