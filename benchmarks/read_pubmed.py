@@ -209,7 +209,8 @@ def in_a_process(which: str, path: Path) -> dict:
 
 def row(runs: list[dict], times: int, size: float, n: int) -> dict:
     seconds = float(np.median([r['seconds'] for r in runs]))
-    return {'seconds': round(seconds, 2), 'all_seconds': [round(r['seconds'], 2) for r in runs], 'cpu_seconds': round(float(np.median([r['cpu_seconds'] for r in runs])), 2), 'mb_per_second': round(times * size / seconds, 1),
+    cpu = {'cpu_seconds': round(float(np.median([r['cpu_seconds'] for r in runs])), 2)} if times == 1 else {}     # that of workers is not counted
+    return {'seconds': round(seconds, 2), 'all_seconds': [round(r['seconds'], 2) for r in runs], **cpu, 'mb_per_second': round(times * size / seconds, 1),
             'citations_per_second': round(times * n / seconds), 'peak_memory_mb': max(r['peak_memory_mb'] for r in runs),
             'hours_for_a_baseline': round(BASELINE / (times * n / seconds) / 3600, 2)}
 

@@ -161,7 +161,7 @@ def test_a_hostile_document_steers_no_terminal(tmp_path):
     build = cpqa('index', 'build', write_beir(tmp_path/'hostile\x1b[31m.jsonl', [], *lines, '{"_id": "\x1b[1m"}'), '--out', tmp_path/'library')
     said = [build.stdout + build.stderr.replace(str(tmp_path), ''), good('index', 'info', tmp_path/'library'),
             good('search', 'aspirin', '--library', tmp_path/'library', '--retriever', 'bm25'), good('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
-    assert 'polyps' in said[2] and 'PMID' in said[3]
+    assert 'polyps' in said[2] and 'PMC8' in said[3]
     assert [escapes(s) for s in said] == [[], [], [], []]
 
 

@@ -1,11 +1,14 @@
 """The fast way and the slow way agree: on real records, on written ones, on spoilt ones; and files read side by side come in order."""
 import io
+import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -146,6 +149,49 @@ def test_many_files_come_in_order(tmp_path):
 
 def test_a_reader_s_own_fault_names_the_file(tmp_path):
     with pytest.raises(ReadError, match=r'x\.xml: its reader failed with ZeroDivisionError, a fault'): list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, failing))
+
+
+def dying(path): os._exit(7)
+
+
+def test_a_dead_worker_is_noticed(tmp_path):
+    with pytest.raises(ReadError, match=r'x\.xml: the process that read it has ended with 7'): list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, dying))
+
+
+def marking(path):
+    yield from (Document(str(i), title='T' * 2000) for i in range(1, 5001))
+    Path(f'{path}.done').touch()
+
+
+def test_no_worker_waits_for_its_listener_and_nothing_is_left(tmp_path, monkeypatch):
+    (tmp_path/'kept').mkdir()
+    monkeypatch.setattr('tempfile.tempdir', str(tmp_path/'kept'))
+    records, deadline = read_files([tmp_path/'a', tmp_path/'b', tmp_path/'c'], 2, marking), time.monotonic() + 30
+    assert next(records).id == '1'
+    while not ((tmp_path/'a.done').exists() and (tmp_path/'b.done').exists()): time.sleep(.05), time.monotonic() < deadline or pytest.fail('a worker waits')
+    assert not any((tmp_path/'kept').iterdir())     # the files have no names
+    assert sum(1 for _ in records) == 14_999
+    records = read_files([tmp_path/'a', tmp_path/'b'], 2, marking)
+    next(records), records.close()
+    assert not any((tmp_path/'kept').iterdir()) and not multiprocessing.active_children()
+
+
+FULL = '''
+import resource, sys
+from test_pubmed_fast import marking
+from cpqa.literature.parallel import read_files
+if __name__ == '__main__':
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, 1_500_000))
+    n = 0
+    for n, r in enumerate(read_files(['a', 'b'], 2, marking), 1): print(n, flush=True)
+'''
+
+
+def test_a_full_disk_says_so(tmp_path):
+    (tmp_path/'full.py').write_text(FULL)
+    done = subprocess.run([sys.executable, tmp_path/'full.py'], cwd=tmp_path, env=os.environ | {'PYTHONPATH': f'{ROOT}:{ROOT/"tests"}', 'TMPDIR': str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split()[-1] == '500' and [p.name for p in tmp_path.iterdir()] == ['full.py']
+    assert re.search(r'ReadError: a: what was read of it could not be kept in .*cpqa-\w+ \(File too large\): make room there, name a larger folder in TMPDIR', done.stderr)
 
 
 LISTENER = '''

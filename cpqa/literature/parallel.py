@@ -5,50 +5,64 @@
 # %% auto #0
 __all__ = ['read_files']
 
-# %% ../../nbs/literature/parallel.ipynb #a599fcf3
+# %% ../../nbs/literature/parallel.ipynb #0f78c02d
 import multiprocessing
 import os
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from queue import Empty
 
 from ..core.records import Document
-from .pubmed import Deleted, ReadError, Skipped, _send, _unpack, read_pubmed
+from .pubmed import Deleted, ReadError, Skipped, _room, _send, _unpack, read_pubmed
 
-# %% ../../nbs/literature/parallel.ipynb #da1e7bfb
-def _receive(worker, box, path: Path) -> Iterator[Document | Deleted | Skipped]:
-    "What the `worker` that reads `path` puts into `box`."
+# %% ../../nbs/literature/parallel.ipynb #56a69c1c
+def _receive(worker, pipe, kept, path: Path) -> Iterator[Document | Deleted | Skipped]:
+    "What the `worker` that reads `path` wrote to the file `kept`, as `pipe` says the length of each batch."
     while True:
-        dead = not worker.is_alive()
-        try: batch = box.get(timeout=1)
-        except Empty:
-            if not dead: continue
+        try: said = pipe.recv()
+        except (EOFError, OSError):
+            worker.join()
             raise ReadError(f'{path}: the process that read it has ended with {worker.exitcode}, perhaps for want of memory: use fewer workers') from None
-        if batch is None: return
-        if isinstance(batch, Exception): raise batch
-        yield from _unpack(batch)
+        if said is None: return worker.join()
+        if isinstance(said, Exception): raise said
+        yield from _unpack(kept.read(said))
 
-# %% ../../nbs/literature/parallel.ipynb #4d3816dc
+# %% ../../nbs/literature/parallel.ipynb #52733159
+def _hear(read: Callable, path: Path) -> Iterator[Document | Deleted | Skipped | None]:
+    "Starts a worker for `path` and yields None; then what it finds. The worker and its file end with this generator."
+    context = multiprocessing.get_context('spawn')
+    with _room(path, 'a temporary file'): handle, name = tempfile.mkstemp(prefix='cpqa-')
+    pipe, speaks = context.Pipe(duplex=False)
+    worker = context.Process(target=_send, args=(read, path, speaks, name), daemon=True)
+    try:
+        with open(handle, 'rb') as kept, pipe:
+            try:
+                with speaks: worker.start()
+                yield None
+                yield from _receive(worker, pipe, kept, path)
+            finally:
+                if worker.pid: worker.terminate(), worker.join()
+    finally: Path(name).unlink(missing_ok=True)
+
+# %% ../../nbs/literature/parallel.ipynb #533e0c82
 def _cores() -> int: return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 def _side_by_side(paths: list[Path], workers: int, read: Callable) -> Iterator[Document | Deleted | Skipped]:
-    context, started, waiting = multiprocessing.get_context('spawn'), deque(), iter(paths)
+    started, waiting = deque(), iter(paths)
     def start():
         for path in islice(waiting, 1):
-            box = context.Queue(maxsize=4)
-            worker = context.Process(target=_send, args=(read, path, box), daemon=True)
-            worker.start()
-            started.append((worker, box, path))
+            started.append(_hear(read, path))
+            next(started[-1])
     try:
         for _ in range(workers): start()
         while started:
-            yield from _receive(*started[0])
-            started.popleft()[0].join()
+            yield from started[0]
+            started.popleft()
             start()
     finally:
-        for worker, box, _ in started: worker.terminate(), worker.join(), box.close()
+        for one in started: one.close()
 
 def read_files(paths: Iterable[str | Path], workers: int | None = None, read: Callable = read_pubmed) -> Iterator[Document | Deleted | Skipped]:
     "The records of many files, in their order, as `read` reads each, in `workers` processes (default: one a core). Raises `ReadError`."

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['read_pubmed', 'read_beir']
 
-# %% ../../nbs/literature/pubmed.ipynb #a0ca3d2d
+# %% ../../nbs/literature/pubmed.ipynb #875a6a16
 import gzip
 import multiprocessing
 import os
@@ -13,10 +13,10 @@ import re
 import signal
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from queue import Full
 from typing import BinaryIO
 
 import msgspec
@@ -179,7 +179,7 @@ def read_beir(path: str | Path) -> Iterator[Document | Skipped]:
         raise ReadError(f'{path}: these are not JSON lines, the file begins with {_quote(head)}: {_AGAIN}')
     return _lines(path)
 
-# %% ../../nbs/literature/pubmed.ipynb #bdd1f66b
+# %% ../../nbs/literature/pubmed.ipynb #0541e920
 _BATCH, _KINDS = 500, (Document, Deleted, Skipped)
 
 def _pack(records: Iterable) -> bytes: return msgspec.msgpack.encode([(_KINDS.index(type(r)), msgspec.Raw(msgspec.msgpack.encode(r))) for r in records])
@@ -188,18 +188,38 @@ _PACKED, _UNPACK = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]), [msgs
 
 def _unpack(data: bytes) -> list[Document | Deleted | Skipped]: return [_UNPACK[kind].decode(r) for kind, r in _PACKED.decode(data)]
 
-def _put(box, item):
-    while True:
-        try: return box.put(item, timeout=5)
-        except Full:
-            if not multiprocessing.parent_process().is_alive(): os._exit(1)
+# %% ../../nbs/literature/pubmed.ipynb #26a999a5
+@contextmanager
+def _room(path: Path, name: str):
+    "Raises a `ReadError` that says why what was read of `path` could not be kept in the file `name`."
+    try: yield
+    except OSError as e:
+        why = f'{e.filename or name} ({e.strerror})'
+        raise ReadError(f'{path}: what was read of it could not be kept in {why}: make room there, name a larger folder in TMPDIR, or use 1 worker') from e
 
-def _send(read: Callable, path: Path, box):
-    "Reads `path` and puts what it says into the queue `box`."
+def _nameless(name: str) -> BinaryIO:
+    f = open(name, 'wb', buffering=0)
+    with suppress(OSError): os.unlink(name)
+    return f
+
+def _keep(f: BinaryIO, data: bytes) -> int:
+    "Appends `data` to the unbuffered `f`, which may take it in pieces; returns its length."
+    n = len(data)
+    while data: data = data[f.write(data):]
+    return n
+
+# %% ../../nbs/literature/pubmed.ipynb #bd2ca119
+def _send(read: Callable, path: Path, pipe, name: str):
+    "Reads `path` into the file `name`, and says the length of each batch into `pipe`; at the end None, or the error."
     if multiprocessing.parent_process(): signal.signal(signal.SIGINT, signal.SIG_IGN)     # Ctrl-C is the listener's affair
     try:
-        found = iter(read(path))
-        while batch := list(islice(found, _BATCH)): _put(box, _pack(batch))
-        _put(box, None)
-    except CpqaError as e: _put(box, ReadError(str(e)))
-    except Exception as e: _put(box, ReadError(f'{path}: its reader failed with {type(e).__name__}, {e}: report this'))
+        with _room(path, name): f = _nameless(name)
+        with f:
+            found = iter(read(path))
+            while batch := list(islice(found, _BATCH)):
+                with _room(path, name): n = _keep(f, _pack(batch))
+                pipe.send(n)
+        pipe.send(None)
+    except BrokenPipeError: pass
+    except CpqaError as e: pipe.send(ReadError(str(e)))
+    except Exception as e: pipe.send(ReadError(f'{path}: its reader failed with {type(e).__name__}, {e}: report this'))
