@@ -74,7 +74,7 @@ OUTSIDE = '<!DOCTYPE DescriptorRecordSet [<!ENTITY a SYSTEM "file:///etc/hostnam
 @pytest.mark.parametrize('data, says', [
     (b'', 'empty'), (b'\n\n', 'empty'), (b'Cancer is a crab.', 'no list of diseases'), (b'{"ui": 1}', 'no list of diseases'),
     (b'version https://git-lfs.github.com/spec/v1\noid sha256:0\n', 'git lfs pull'), (b'PK\x03\x04zip', 'unpack it'),
-    (gzip.compress(XML), 'add .gz'), (XML.decode().encode('utf-16'), 'UTF-16'), (XML[:-100], 'cut off or broken'),
+    (gzip.compress(XML, mtime=0), 'add .gz'), (XML.decode().encode('utf-16'), 'UTF-16'), (XML[:-100], 'cut off or broken'),
     (b'<PubmedArticleSet/>', 'these are articles'), (b'<SupplementalRecordSet/>', 'supplementary'), (b'<other/>', 'DescriptorRecordSet'),
     (xml(xml_record('D000001', '&b;'), before=BOMB), 'declares the entity'), (xml(xml_record('D000001', '&a;'), before=OUTSIDE), 'declares the entity'),
     (ASCII[:-20], 'cut off'), (b'*NEWRECORD\nRECTYPE = Q\nSH = therapy\nUI = Q000628\n', "type 'Q'"), (b'*NEWRECORD\nRECTYPE = C\nNM = x\nUI = C1\n', "type 'C'"),
