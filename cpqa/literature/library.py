@@ -408,7 +408,9 @@ def _building(out: Path, wait: float):
         try: yield new
         finally: _remove(new)
 
-# %% ../../nbs/literature/library.ipynb #b101bb57
+# %% ../../nbs/literature/library.ipynb #433a8bce
+_CAUSES = (('No space left on device', 'the disk is full'), ('index writer was killed', 'the index could not be written, perhaps because the disk is full'))
+
 def build_library(
     sources: Iterable[Source],           # PubMed XML and BEIR files, or records from elsewhere, read in this order
     out: str | Path,                     # the directory to write; a library there is replaced
@@ -427,6 +429,6 @@ def build_library(
             _write_manifest(new, intake, said, {str(s): _entry(Path(s)) for s in sources if isinstance(s, str | Path)})
             _put_in_place(new, out)
     except (OSError, ValueError, RuntimeError) as e:
-        cause = 'the disk is full' if 'No space left on device' in str(e) else e
+        cause = next((said for sign, said in _CAUSES if sign in str(e)), e)
         raise LibraryError(f'the library {out} could not be written ({cause}): what was there before is unchanged') from e
     return Library(out)
