@@ -6,9 +6,10 @@
 __all__ = ['routes', 'source_of', 'day', 'bounds', 'why_not', 'Candidate', 'Retrieval', 'AsIs', 'Fetch', 'Shelf', 'HSRDR', 'both',
            'with_full_texts', 'retrieve']
 
-# %% ../../nbs/retrieval/hsrdr.ipynb #975138f9
+# %% ../../nbs/retrieval/hsrdr.ipynb #eb53c86c
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from itertools import islice
@@ -248,11 +249,15 @@ def with_full_texts(self: HSRDR, documents: list[Document]) -> tuple[list[Docume
 HSRDR._full_ids = _full_ids
 HSRDR.with_full_texts = with_full_texts
 
-# %% ../../nbs/retrieval/hsrdr.ipynb #6148651e
+# %% ../../nbs/retrieval/hsrdr.ipynb #b6bdee33
 def _rewritten(self: HSRDR, question: str) -> Rewriting:
     "The rewriting of the question; if that fails, the question as it is, with a note."
     try: return self.rewriter.rewrite(question)
     except Exception as e: return replace(AsIs().rewrite(question), notes=(f'the question could not be rewritten: {_said(e)}',))
+
+def _counted(reasons: Mapping[str, str]) -> str:
+    "How many went for which reason."
+    return ', '.join(f'{n} {why}' for why, n in Counter(reasons.values()).most_common())
 
 def retrieve(self: HSRDR, question: str) -> Retrieval:
     "The documents for a question, best first, with routes, sources, ranks and audit. Raises `CpqaError` if both routes fail, or all fetching."
@@ -268,6 +273,7 @@ def retrieve(self: HSRDR, question: str) -> Retrieval:
     score = {h.id: h.score for h in fused}
     candidates = [(d, owner.get(d.id, d.id)) for d in documents]
     scores = falling([Hit(d.id, score[id]) for d, id in candidates])
+    if not documents and dropped | without: others = [*others, f'all {len(fused)} documents that were found were left out: {_counted(dropped | without)}']
     return Retrieval(
         rewriting.question, tuple(Candidate(d.id, route[id], source_of(d), h.score, ranks[0].get(id), ranks[1].get(id))
                                   for (d, id), h in zip(candidates, scores)),
