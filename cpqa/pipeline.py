@@ -6,7 +6,7 @@
 __all__ = ['MAX_WORDS', 'Way', 'FIRST_STAGE', 'PATIENCE', 'build_index', 'kept_library', 'demo_library', 'clean_question',
            'Timings', 'CancerQA', 'search', 'reranked', 'dual_path', 'retrieve', 'ask']
 
-# %% ../nbs/pipeline.ipynb #ef839ac5
+# %% ../nbs/pipeline.ipynb #c637ce00
 import hashlib
 import json
 import re
@@ -30,7 +30,7 @@ from .core.secrets import short
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
 from .passages.rerank import Reranker
-from .passages.segment import SentenceSplitter
+from .passages.splitters import SentenceSplitter
 from .passages.two_stage import TwoStage, rerank_documents
 from .retrieval.bm25 import TermRetriever
 from .retrieval.boolean import BooleanIndex

@@ -6,14 +6,14 @@
 __all__ = ['CUES', 'PREFIXED', 'COMPARABLE', 'NEGATIONS', 'NEAR', 'HEDGES', 'PHRASES', 'SHARE', 'Cues', 'Claim', 'polarity',
            'share', 'Opposition', 'opposed']
 
-# %% ../../nbs/answering/polarity.ipynb #cd9581dc
+# %% ../../nbs/answering/polarity.ipynb #bbbdd325
 import re
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ..core.records import Document, Record
 from ..literature.library import ENGLISH
-from ..passages.segment import sentences
+from ..passages.sentences import sentences
 
 # %% ../../nbs/answering/polarity.ipynb #2effbbc4
 class Cues(NamedTuple):

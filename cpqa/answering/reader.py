@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['THRESHOLD', 'NOTHING', 'is_aim', 'candidates', 'pick', 'match_in_words', 'unmentioned', 'quoted', 'QuotingReader']
 
-# %% ../../nbs/answering/reader.ipynb #114f6687
+# %% ../../nbs/answering/reader.ipynb #63b5bdf3
 import re
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.records import Answer, Citation, Document, Evidence, Hit
 from ..literature.library import ENGLISH
-from ..passages.segment import Span, sentences
+from ..passages.sentences import Span, sentences
 from ..retrieval.encoders import Encoder
 from ..retrieval.fusion import reciprocal_rank_fusion
 from ..retrieval.hsrdr import source_of

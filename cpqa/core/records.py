@@ -141,7 +141,7 @@ class Passage(Record, frozen=True):
         section = next((s.label for s in document.sections if s.start <= start < s.end), '')
         return cls(document.id, start, end, document.text[start:end], document.title, section, document.year)
 
-# %% ../../nbs/core/records.ipynb #1ef50003
+# %% ../../nbs/core/records.ipynb #38087681
 def _finite(score: float, whose: str): _demand(isfinite(score), f'the score of {whose} is {score}, expected a finite number')
 
 class Hit(Record, frozen=True):
@@ -160,8 +160,11 @@ class Evidence(Record, frozen=True):
     journal: str = ''
     url: str = ''
     retracted: bool = False
+    probability: float | None = None   # that the passage is relevant, where a calibrator says so
 
-    def __post_init__(self): _finite(self.score, self.passage.doc_id)
+    def __post_init__(self):
+        _finite(self.score, self.passage.doc_id)
+        _demand(self.probability is None or 0 <= self.probability <= 1, f'the probability of {self.passage.doc_id} is {self.probability}, expected 0 to 1')
 
 # %% ../../nbs/core/records.ipynb #30784fbb
 def _single(x: float) -> float: return struct.unpack('f', struct.pack('f', x))[0]

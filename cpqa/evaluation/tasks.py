@@ -6,7 +6,7 @@
 __all__ = ['Scope', 'Raw', 'evaluate_retrieval', 'evaluate_passages', 'read_recorded', 'read_texts', 'evaluate_answers',
            'report_lines']
 
-# %% ../../nbs/evaluation/tasks.ipynb #d3cbe3f3
+# %% ../../nbs/evaluation/tasks.ipynb #3866c384
 import hashlib
 import json
 import re
@@ -35,7 +35,8 @@ from ..literature.library import Library, Progress, build_library, quiet
 from ..passages.index import PassageIndex, passage_documents, whole
 from ..passages.rerank import Reranker
 from ..passages.rerank import reranker as named_reranker
-from ..passages.segment import Segmenter, SentenceSplitter, segmenter as named_segmenter
+from ..passages.segment import segmenter as named_segmenter
+from ..passages.splitters import Segmenter, SentenceSplitter
 from ..pipeline import FIRST_STAGE, CancerQA, Way, build_index, clean_question, kept_library
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.encoders import MINILM_SHA256, EmbeddedEncoder, Encoder

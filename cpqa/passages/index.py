@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['passage_documents', 'passage_of', 'whole', 'PassageIndex']
 
-# %% ../../nbs/passages/index.ipynb #7fb8d82e
+# %% ../../nbs/passages/index.ipynb #ee55d32e
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..core.basics import CpqaError
 from ..core.records import Document, Hit, Passage
 from ..literature.library import Library
 from .rerank import Reranker
-from .segment import Segmenter
+from .splitters import Segmenter
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.encoders import Encoder
 from ..retrieval.fusion import reciprocal_rank_fusion
