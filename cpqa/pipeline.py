@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['MAX_WORDS', 'Way', 'FIRST_STAGE', 'PATIENCE', 'build_index', 'kept_library', 'demo_library', 'clean_question',
-           'Timings', 'CancerQA', 'search', 'reranked', 'dual_path', 'retrieve', 'ask']
+           'Timings', 'CancerQA', 'search', 'reranked', 'second', 'dual_path', 'retrieve', 'two_stage', 'ask']
 
-# %% ../nbs/pipeline.ipynb #c637ce00
+# %% ../nbs/pipeline.ipynb #78a5181e
 import hashlib
 import json
 import re
@@ -29,11 +29,15 @@ from .core.records import Answer, Document, Fetched, Hit, Record
 from .core.secrets import short
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
-from .passages.rerank import Reranker
-from .passages.splitters import SentenceSplitter
-from .passages.two_stage import TwoStage, rerank_documents
+from .passages.calibrate import calibrator
+from .passages.rerank import CosineReranker, Reranker
+from .passages.rerankers import reranker as named_reranker
+from .passages.segment import segmenter as named_segmenter
+from .passages.splitters import Segmenter, SentenceSplitter, SentenceWindow
+from .passages.two_stage import Selection, TwoStage, rerank_documents
 from .retrieval.bm25 import TermRetriever
 from .retrieval.boolean import BooleanIndex
+from .retrieval.cached_encoder import CachedEncoder
 from .retrieval.encoders import MINILM_SHA256, EmbeddedEncoder, Encoder
 from .retrieval.fusion import fuse
 from .retrieval.hsrdr import HSRDR, AsIs, Retrieval, Shelf, bounds, why_not
@@ -41,7 +45,7 @@ from .retrieval.ladder import Rewriter
 from .retrieval.rewrite import rewriter
 from .retrieval.vectors import DenseRetriever, PassageVectors, VectorPart, Vectors
 
-# %% ../nbs/pipeline.ipynb #3ea78cb8
+# %% ../nbs/pipeline.ipynb #b1fdf85d
 def build_index(
     sources: Iterable[Source],           # PubMed XML and BEIR files, or records, read in this order
     out: str | Path,                     # the directory to write; a library there is replaced
@@ -49,10 +53,13 @@ def build_index(
     encoder: Encoder | None = None,      # None: the embedded model
     progress: Progress = quiet,          # called with stage, done, total
     wait: float = 0,                     # seconds to wait for another build of the same library
+    segmenter: str | Segmenter | None = None,   # how documents are cut into passages, or its name; None: whole sentences, 128 words
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
-    splitter = SentenceSplitter()
-    parts = [VectorPart(encoder or EmbeddedEncoder(progress=progress), splitter.split, splitter.describe())] if vectors else []
+    if not vectors and segmenter is not None: raise CpqaError('a library without vectors keeps no passages: leave out the segmenter, or let vectors be made')
+    model = (encoder or EmbeddedEncoder(progress=progress)) if vectors else None
+    splitter = named_segmenter(segmenter, lambda: model) if isinstance(segmenter, str) else segmenter or SentenceSplitter()
+    parts = [VectorPart(model, splitter.split, splitter.describe())] if vectors else []
     return build_library(sources, out, parts, progress, wait)
 
 # %% ../nbs/pipeline.ipynb #817a79ba
@@ -93,7 +100,7 @@ class Timings(dict):
         try: yield
         finally: self[name] = round(self.get(name, 0.0) + (time.perf_counter() - start) * 1000, 2)
 
-# %% ../nbs/pipeline.ipynb #fe46b3d0
+# %% ../nbs/pipeline.ipynb #14df2f6e
 class _Parts:
     "What `CancerQA` loads when it is needed: library, encoder, vectors, the Boolean index, the client."
     @cached_property
@@ -115,6 +122,16 @@ class _Parts:
         with self.loading.stage('load_vectors'): return Vectors(library, encoder)
 
     @cached_property
+    def live_encoder(self) -> Encoder:
+        "The encoder for passages of documents that come live: it remembers what it has embedded."
+        return CachedEncoder(self.encoder)
+
+    @cached_property
+    def splitter(self) -> Segmenter:
+        "How documents that come live are cut into passages."
+        return named_segmenter(self._segmenter, lambda: self.live_encoder) if isinstance(self._segmenter, str) else self._segmenter
+
+    @cached_property
     def boolean(self) -> BooleanIndex:
         "The library as PubMed's query language searches it."
         return BooleanIndex(self.library)
@@ -125,7 +142,7 @@ class _Parts:
         from cpqa.literature.entrez import Entrez
         return self._entrez or Entrez(timeout=10, tries=3, deadline=30)   # somebody is waiting
 
-# %% ../nbs/pipeline.ipynb #4ca9e3ce
+# %% ../nbs/pipeline.ipynb #55e16b55
 Way = Literal['bm25', 'dense', 'hybrid']
 FIRST_STAGE = 100   # hits of each search that are fused
 PATIENCE = 3.0      # seconds
@@ -146,6 +163,10 @@ class CancerQA(_Parts):
         rewrite: str | Rewriter | None = None,         # question -> ladder: 'rules' (the default with a source) or 'as-is', or a rewriter
         entrez: Any = None,                            # a client for E-utilities; None: one of NCBI, or of $CPQA_ENTREZ_URL
         full_text: str = 'reviews',                    # from PubMed Central: 'none', 'reviews' or 'all'
+        reranker: str | Reranker = 'bm25',             # of the passages, or its name
+        segmenter: str | Segmenter = 'sentences',      # of live documents, or its name; a library's are cut already
+        budget_ms: float | None = None,                # for ranking the passages; None: all of them are ranked
+        threshold: float | None = None,                # passages that are less probably relevant are not read
     ):
         for name, value in dict(depth=depth, passages=passages, quotes=quotes).items():
             if value < 1: raise CpqaError(f'{name} must be at least 1, got {value}')
@@ -159,13 +180,15 @@ class CancerQA(_Parts):
         self.source, (self.since, self.until), self.full_text = source, bounds(since, until), full_text
         rewrite = rewrite or ('rules' if source else AsIs.name)
         self.rewriter = AsIs() if rewrite == AsIs.name else rewriter(rewrite) if isinstance(rewrite, str) else rewrite
+        self._reranker, self._segmenter, self.budget_ms, self.threshold = reranker, segmenter, budget_ms, threshold
 
-# %% ../nbs/pipeline.ipynb #c53a7ded
-def search(self: CancerQA, query: str, k: int = 10, retriever: Way | Literal['boolean'] = 'hybrid', reranker: Reranker | None = None) -> list[Hit]:
-    "The best `k` documents by 'bm25', 'dense', 'hybrid' (fusion of both) or PubMed's language ('boolean'); the reranker reorders the first `depth` of them."
+# %% ../nbs/pipeline.ipynb #992f39c8
+def search(self: CancerQA, query: str, k: int = 10, retriever: Way | Literal['boolean'] = 'hybrid', reranker: str | Reranker | None = None) -> list[Hit]:
+    "The best `k` documents by 'bm25', 'dense', 'hybrid' (fusion of both) or PubMed's language ('boolean'); the reranker, or the one of that name, reorders the first `depth`."
     if retriever not in (*get_args(Way), 'boolean'): raise CpqaError(f'{retriever!r} is not a retriever: choose bm25, dense, hybrid or boolean')
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
     query, deep = clean_question(query), max(k, FIRST_STAGE, self.depth if reranker else 0)
+    if isinstance(reranker, str): reranker = self.second(reranker, self.vectors if VectorPart.name in self.library.manifest.parts else None)
     rankings = []
     if retriever == 'boolean': rankings.append(list(self.boolean.search(query, deep).hits))
     if retriever in ('bm25', 'hybrid'): rankings += TermRetriever(self.library).search([query], deep)
@@ -180,7 +203,12 @@ def reranked(self: CancerQA, query: str, hits: list[Hit], reranker: Reranker) ->
     else: passages = [p for d in documents for p in SentenceSplitter().split(d)]
     return rerank_documents(query, hits, passages, reranker)
 
-CancerQA.search, CancerQA.reranked = search, reranked
+def second(self: CancerQA, name: str, vectors: PassageVectors | None = None) -> Reranker:
+    "The reranker of this name; the cosine takes the vectors that are there."
+    if name == 'cosine' and vectors is not None: return CosineReranker(self.encoder, vectors.of_passages)
+    return named_reranker(name, lambda: self.encoder)
+
+CancerQA.search, CancerQA.reranked, CancerQA.second = search, reranked, second
 
 # %% ../nbs/pipeline.ipynb #ae239a1e
 class _Found(Record, frozen=True):
@@ -249,13 +277,27 @@ def retrieve(self: CancerQA, question: str) -> Retrieval:
 
 CancerQA._is_live, CancerQA.dual_path, CancerQA.retrieve = _is_live, dual_path, retrieve
 
-# %% ../nbs/pipeline.ipynb #7433d8cd
+# %% ../nbs/pipeline.ipynb #a41843bb
+def two_stage(self: CancerQA, vectors: PassageVectors | None = None) -> TwoStage:
+    "The second stage over these vectors; None for documents that are still to come."
+    ranker = self.second(self._reranker, vectors) if isinstance(self._reranker, str) else self._reranker
+    cut = self.library.manifest.parts[VectorPart.name]['splitter'] if isinstance(vectors, Vectors) else {}
+    reads = SentenceWindow(cut['window']) if cut.get('segmenter') == 'window' else self.splitter if not isinstance(vectors, Vectors) else None
+    return TwoStage(vectors, ranker, calibrator=calibrator(ranker.describe()), threshold=self.threshold, budget_ms=self.budget_ms, segmenter=reads)
+
+def _told(stage: TwoStage, chosen: Selection) -> dict[str, Any]:
+    "What the trace says of the second stage."
+    return {'reranker': stage.reranker.describe(), 'candidates': chosen.candidates, 'reranked': chosen.reranked, 'stopped': chosen.stopped, 'ms': chosen.ms}
+
+CancerQA.two_stage = two_stage
+
+# %% ../nbs/pipeline.ipynb #15d9c7b9
 def ask(self: CancerQA, question: str) -> Answer:
     "The answer to a question: quotes with their places, the evidence read, how it was found, and the time each stage took."
     question, t, loaded = clean_question(question), Timings(), set(self.loading)
     live, notes = self._is_live()
-    encoder = self.encoder
-    if not live: self.vectors   # a library without vectors is refused before the search
+    encoder, splitter = self.encoder, self.splitter
+    stage = self.two_stage(None if live else self.vectors)   # what cannot be had is refused before the search
     t.update((name, ms) for name, ms in list(self.loading.items()) if name not in loaded)   # what this question had to wait for
     with t.stage('embed_question'): vector = encoder.encode([question], 'query')[0]
     found = self.dual_path(live, {question: vector}).retrieve(question)
@@ -264,12 +306,13 @@ def ask(self: CancerQA, question: str) -> Answer:
     if found.question != question:   # as it was meant: a corrected spelling matches what was written
         with t.stage('embed_question'): vector = encoder.encode([found.question], 'query')[0]
     with t.stage('rank_passages'):
-        vectors = PassageVectors(found.documents, encoder, SentenceSplitter().split) if live else self.vectors
+        if live: stage = self.two_stage(PassageVectors(found.documents, self.live_encoder, splitter.split))
         way = {c.id: c.route for c in found.candidates}
-        evidence = TwoStage(vectors).select(found.question, vector, found.documents, self.passages, way)
-    with t.stage('read'): answer = QuotingReader(encoder, self.quotes).read(found.question, evidence, documents, vector)
+        chosen = stage.choose(found.question, vector, found.documents, self.passages, way)
+    with t.stage('read'): answer = QuotingReader(encoder, self.quotes).read(found.question, chosen.evidence, documents, vector)
     with t.stage('check'): answer = _checked(answer, documents.values())
-    return replace(answer, question=question, library=self._searched(live, len(documents)), timings_ms=dict(t), notes=(*notes, *found.notes), trace=found.trace())
+    return replace(answer, question=question, library=self._searched(live, len(documents)), timings_ms=dict(t),
+                   notes=(*notes, *found.notes, *chosen.notes), trace=found.trace() | {'passages': _told(stage, chosen)})
 
 def _searched(self: CancerQA, live: bool, n: int) -> str:
     "What was searched, in words."

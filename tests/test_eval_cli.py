@@ -407,7 +407,7 @@ def test_hostile_names_steer_no_terminal(tmp_path):
 @pytest.mark.parametrize('task', ['retrieval', 'passages'])
 def test_a_reranker_that_nobody_knows(task, garden, trials, empty):
     done = cpqa('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25', '--reranker', 'magic', env=empty)
-    assert "'magic' is not a reranker: choose bm25 or cosine" in complaint(done)
+    assert "'magic' is not a reranker: choose " in complaint(done)
     assert not Path(empty['CPQA_CACHE']).exists()
 
 
@@ -447,7 +447,7 @@ def trials(tmp_path_factory) -> Path:
 def test_a_passage_counts_from_half_a_span(packed, trials, tmp_path):
     folder = trials if not packed else marked(tmp_path/'trials', (trials/'questions.jsonl').read_text().splitlines(), packed=True)
     found = report(tmp_path, 'passages', '--data', folder, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--scope', 'article', how=inside if packed else cpqa)
-    assert {name: (m['value'], m['n']) for name, m in found['measures'].items()} == {'Hits@5': (0.6, 5), 'MRR@5': (0.6, 5)}
+    assert {name: (m['value'], m['n']) for name, m in found['measures'].items()} == {name: (0.6, 5) for name in ('Hits@5', 'MRR@5', 'Hits@320words', 'Hits@640words')}
     assert (found['n_questions'], found['n_failed'], found['n_without_hits'], found['n_articles'], found['n_passages'], found['faults']['count']) == (5, 0, 1, 4, 12, 0)
 
 
@@ -473,7 +473,7 @@ def test_scopes(trials, tmp_path):
     found = {scope: report(tmp_path, *argv, '--scope', scope) for scope in ('article', 'global')}
     assert [value(found[scope], 'Hits@1') for scope in found] == [0.6, 0] and [found[scope]['n_without_hits'] for scope in found] == [1, 0]   # all of PMC3's words are pain
     every = report(tmp_path, *argv[:-2], '--scope', 'global')
-    assert list(every['measures']) == ['Hits@5', 'MRR@5'] and value(every, 'Hits@5') == 0.6 > value(every, 'MRR@5') > 0
+    assert list(every['measures']) == ['Hits@5', 'MRR@5', 'Hits@320words', 'Hits@640words'] and value(every, 'Hits@5') == 0.6 > value(every, 'MRR@5') > 0
     assert report(tmp_path, *argv)['measures'] == found['article']['measures']
 
 
@@ -825,7 +825,7 @@ def test_search_with_a_reranker(library):
 
 
 def test_search_with_a_reranker_that_nobody_knows(library):
-    assert "'magic' is not a reranker: choose bm25 or cosine" in complaint(inside('search', 'ginger', '--library', library, '--retriever', 'bm25', '--reranker', 'magic'))
+    assert "'magic' is not a reranker: choose " in complaint(inside('search', 'ginger', '--library', library, '--retriever', 'bm25', '--reranker', 'magic'))
 
 
 @pytest.mark.parametrize('argv, code', [

@@ -5,10 +5,13 @@
 # %% auto #0
 __all__ = ['CpqaError', 'MissingExtra', 'require', 'cache_dir', 'sha256']
 
-# %% ../../nbs/core/basics.ipynb #30ef25b1
+# %% ../../nbs/core/basics.ipynb #fd9221a2
 import hashlib
 import importlib
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -21,10 +24,21 @@ class CpqaError(Exception):
 class MissingExtra(CpqaError):
     "A package is not installed that an extra of cpqa brings."
 
-# %% ../../nbs/core/basics.ipynb #4983c15b
+# %% ../../nbs/core/basics.ipynb #56420acd
+_REPORTER = 'openvino_telemetry'
+
+@contextmanager
+def _unreported() -> Iterator[None]:
+    "What is imported here for the first time does not find the reporting package."
+    if _REPORTER in sys.modules: return (yield)
+    sys.modules[_REPORTER] = None   # the import system's own sign for a package that is not there
+    try: yield
+    finally: sys.modules.pop(_REPORTER, None)
+
 def require(module: str, extra: str) -> ModuleType:
     "The imported `module`, or a `MissingExtra` that names the `extra` of cpqa that installs it."
-    try: return importlib.import_module(module)
+    try:
+        with _unreported(): return importlib.import_module(module)
     except ModuleNotFoundError as e:
         if e.name is None or module.split('.')[0] != e.name.split('.')[0]: raise
         raise MissingExtra(f"this needs the package '{e.name}', which is not installed: "

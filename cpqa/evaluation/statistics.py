@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['StatisticsError', 'Interval', 'wilson', 'bootstrap', 'McNemar', 'mcnemar_counts', 'mcnemar', 'paired_bootstrap',
-           'permutation', 'holm', 'mcnemar_power', 'questions_needed', 'questions_needed_for_means']
+           'permutation', 'Paired', 'paired_by_group', 'holm', 'mcnemar_power', 'questions_needed',
+           'questions_needed_for_means']
 
 # %% ../../nbs/evaluation/statistics.ipynb #dce29d57
 from bisect import bisect_left
@@ -208,6 +209,45 @@ def permutation(
         flip = numbers[:, None] >> np.arange(len(d)) & 1 if exact else draw.integers(0, 2, (len(numbers), len(d)), dtype=np.int8)
         as_far += int((abs(d.sum() - 2 * (flip @ d)) >= seen).sum())
     return as_far / ways if exact else (as_far + 1) / (ways + 1)
+
+# %% ../../nbs/evaluation/statistics.ipynb #75bb51ac
+class Paired(Record, frozen=True):
+    "The mean `difference` of two systems on the same questions, and the two-sided `p` that there is none."
+    difference: Interval
+    p: float
+
+def _draws(groups: Sequence[Hashable], differences: np.ndarray, resamples: int, seed: int) -> np.ndarray:
+    "The means of each resample of whole groups, shape (resamples, pairs); `differences` is (questions, pairs)."
+    number: dict[Hashable, int] = {}
+    of = np.array([number.setdefault(g, len(number)) for g in groups])
+    sums = np.zeros((len(number), differences.shape[1]))
+    np.add.at(sums, of, differences)
+    sizes, draw, found, batch = np.bincount(of).astype(float), np.random.default_rng(seed), [], max(1, _BATCH // len(number))
+    for start in range(0, resamples, batch):
+        times = draw.multinomial(len(number), [1 / len(number)] * len(number), min(batch, resamples - start)).astype(float)
+        found.append(times @ sums / (times @ sizes)[:, None])
+    return np.concatenate(found)
+
+def paired_by_group(
+    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],   # name -> one number a question for each of two systems, the same questions throughout
+    groups: Sequence[Hashable],          # the group of each question, in the same order
+    level: float = .95,                  # of confidence
+    resamples: int = 50_000,
+    seed: int = 0,
+) -> dict[str, Paired]:
+    "For each pair of systems the mean of the first less the second, with interval and p by the bootstrap over whole groups."
+    _demand(len(pairs) > 0, 'there is no pair of systems: expected a name and two series of numbers for each comparison')
+    resamples, level, groups = _count(resamples, 'resamples', least=1), _between(level, 0, 1, 'level'), list(groups)
+    both = {name: (_numbers(a, f'the first system of {name!r}'), _numbers(b, f'the second system of {name!r}')) for name, (a, b) in pairs.items()}
+    for a, b in both.values():
+        _same_length(a, b)
+        _demand(len(a) == len(groups), f'there are {len(a):,} values and {len(groups):,} groups: expected the group of each question, in the same order')
+    differences = np.stack([a - b for a, b in both.values()], axis=1)
+    means = _draws(groups, differences, resamples, seed)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    tail = np.minimum((means <= 1e-12).sum(0), (means >= -1e-12).sum(0))   # rounding takes no draw off nought
+    p = np.minimum(1, 2 * (tail + 1) / (resamples + 1))
+    return {name: Paired(_ends(float(d), l, h, len(groups), level), float(x)) for name, d, l, h, x in zip(both, differences.mean(0), low, high, p)}
 
 # %% ../../nbs/evaluation/statistics.ipynb #07380734
 def holm(family: Mapping[str, float]) -> dict[str, float]:

@@ -5,19 +5,49 @@
 # %% auto #0
 __all__ = ['SEGMENTERS', 'segmenter']
 
-# %% ../../nbs/passages/segment.ipynb #7a11f001
+# %% ../../nbs/passages/segment.ipynb #d4f305df
+import re
+from collections.abc import Callable
+
 from ..core.basics import CpqaError
-from .splitters import FixedSplitter, Segmenter, SentenceSplitter
+from .seos import SEOS, token_counter
+from .splitters import FixedSplitter, Segmenter, SentenceSplitter, SentenceWindow, TokenSplitter
+from .texttiling import TextTiling
+from ..retrieval.encoders import EmbeddedEncoder, Encoder
 
-# %% ../../nbs/passages/segment.ipynb #ac29c2a3
-SEGMENTERS = {'sentences': SentenceSplitter, 'fixed': FixedSplitter}
+# %% ../../nbs/passages/segment.ipynb #1ac9a3cb
+_Encoder = Callable[[], Encoder]
 
-def segmenter(name: str) -> Segmenter:
-    "The segmenter of this name, such as 'sentences' or 'fixed:512:128'. Raises `CpqaError` for any other."
+def _sizes(sizes: list[str]) -> tuple[int, int]:
+    size = int(sizes[0]) if sizes else 128
+    return size, int(sizes[1]) if len(sizes) > 1 else size // 4
+
+def _seos(sizes: list[str], encoder: _Encoder) -> Segmenter:
+    model = encoder()
+    if not sizes: return SEOS(model)
+    size, overlap = _sizes([s.rstrip('t') for s in sizes])
+    if not sizes[0].endswith('t'): return SEOS(model, size, overlap)
+    made = SEOS(model, size, overlap, count=token_counter(model))
+    made.unit = 'tokens'
+    return made
+
+SEGMENTERS: dict[str, tuple[int, Callable[[list[str], _Encoder], Segmenter]]] = {   # kind -> the most numbers it takes, what makes it
+    'sentences': (2, lambda sizes, encoder: SentenceSplitter(*_sizes(sizes))),
+    'fixed': (2, lambda sizes, encoder: FixedSplitter(*_sizes(sizes))),
+    'tokens': (2, lambda sizes, encoder: TokenSplitter(*_sizes(sizes))),
+    'window': (1, lambda sizes, encoder: SentenceWindow(*map(int, sizes))),
+    'texttiling': (2, lambda sizes, encoder: TextTiling(*map(int, sizes))),
+    'seos': (2, _seos),
+}
+
+def segmenter(
+    name: str,                           # a kind of `SEGMENTERS`, with its sizes behind colons, as in 'fixed:512:128'
+    encoder: _Encoder = EmbeddedEncoder,   # called if the segmenter reads with a model
+) -> Segmenter:
+    "The segmenter of this name. Raises `CpqaError` for any other."
     kind, *sizes = name.split(':')
-    if kind not in SEGMENTERS or len(sizes) > 2 or not all(s.isascii() and s.isdigit() and len(s) < 7 for s in sizes):
-        raise CpqaError(f'{name!r} is not a segmenter: choose {" or ".join(SEGMENTERS)}, with sizes in words behind colons if you like, as in {next(iter(SEGMENTERS))}:128:32')
-    words = int(sizes[0]) if sizes else 128
-    overlap = int(sizes[1]) if len(sizes) > 1 else words // 4
-    try: return SEGMENTERS[kind](words, overlap)
+    most, make = SEGMENTERS.get(kind, (0, None))
+    if make is None or len(sizes) > most or not all(re.fullmatch('[0-9]{1,6}' + 't?' * (kind == 'seos'), s) for s in sizes):
+        raise CpqaError(f'{name!r} is not a segmenter: choose one of {", ".join(SEGMENTERS)}, with sizes behind colons if you like, as in sentences:128:32, tokens:512:32 or window:3')
+    try: return make(sizes, encoder)
     except ValueError as e: raise CpqaError(f'{name!r} is not a segmenter: {e}') from e

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Split', 'Head', 'title_of', 'embedded_text', 'VectorPart', 'PassageVectors', 'Vectors', 'DenseRetriever']
 
-# %% ../../nbs/retrieval/vectors.ipynb #37bd0a5e
+# %% ../../nbs/retrieval/vectors.ipynb #2171974c
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.basics import require
+from ..core.basics import CpqaError, require
 from ..core.records import Document, Hit, Passage, in_order
 from ..literature.library import Documents, Library, LibraryError, Progress
 from .encoders import Encoder
@@ -61,7 +61,7 @@ class VectorPart:
         return {'encoder': self.encoder.describe(), 'splitter': self.splitter, 'vectors': index.ntotal,
                 'dim': self.encoder.dim, 'faiss': faiss.__version__}
 
-# %% ../../nbs/retrieval/vectors.ipynb #9b084302
+# %% ../../nbs/retrieval/vectors.ipynb #f078873b
 class PassageVectors:
     "The passages of `documents` as vectors, made now and kept in memory: `spans[row]` is (document number, start, end)."
     def __init__(self, documents: Sequence[Document], encoder: Encoder, split: Split, head: Head = title_of):
@@ -82,6 +82,15 @@ class PassageVectors:
     def of_rows(self, rows: Sequence[int]) -> np.ndarray:
         "The vectors of these rows, shape (len(rows), dim), float32."
         return self._matrix[np.asarray(rows, dtype=np.int64)]
+
+    def of_passages(self, passages: Sequence[Passage]) -> np.ndarray:
+        "The vectors of these passages, shape (len(passages), dim), float32. Raises `CpqaError` for one that was not embedded."
+        rows = []
+        for p in passages:
+            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.number else ()) if tuple(self.spans[r, 1:]) == (p.start, p.end)), None)
+            if row is None: raise CpqaError(f'the passage {p.start}:{p.end} of {p.doc_id} is not among those embedded: cut documents as they were cut then')
+            rows.append(row)
+        return self.of_rows(rows)
 
 # %% ../../nbs/retrieval/vectors.ipynb #17c2702c
 def _check_model(name: str, built: dict[str, Any], given: dict[str, Any]):

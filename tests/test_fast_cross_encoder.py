@@ -1,0 +1,166 @@
+"""The fast cross-encoder beyond its notebook: no PyTorch and no reports at question time, real texts, damaged folders, failures."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from helpers import environment
+
+from cpqa.core.records import Passage
+from cpqa.core.toy import TOY
+from cpqa.passages.cross_encoder import CrossEncoderReranker
+from cpqa.passages.fast_cross_encoder import CARD, FILES, FastCrossEncoder, prepare_cross_encoder
+from cpqa.passages.rerank import RerankError
+from cpqa.passages.splitters import SentenceSplitter
+from cpqa.passages.tiny_models import tiny_bert
+from cpqa.retrieval.encoders import ModelError
+
+pytest.importorskip('openvino')
+PASSAGES = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]
+QUESTION = 'Does aspirin lower the risk of polyps?'
+CORRELATION = {'f32': 0.99999, 'bf16': 0.98, 'int8': 0.7}   # a tiny network of random weights magnifies every rounding
+
+
+def passage(text: str, **more) -> Passage: return Passage(doc_id='x', start=0, end=len(text), text=text, **more)
+
+
+@pytest.fixture(scope='module')
+def source(tmp_path_factory): return tiny_bert(tmp_path_factory.mktemp('model')/'tiny')
+
+
+@pytest.fixture(scope='module')
+def folders(source, tmp_path_factory):
+    out = {p: prepare_cross_encoder(source, tmp_path_factory.mktemp('fast')/p, p) for p in ('f32', 'bf16')}
+    try: import nncf  # noqa: F401
+    except ImportError: return out
+    examples = [(d.title, p) for d in TOY for p in PASSAGES]
+    return out | {'int8': prepare_cross_encoder(source, tmp_path_factory.mktemp('fast')/'int8', 'int8', examples)}
+
+
+@pytest.fixture(scope='module', params=['f32', 'bf16', 'int8'])
+def fast(request, folders):
+    if request.param not in folders: pytest.skip('needs nncf, of the extra quantize')
+    return FastCrossEncoder(folders[request.param])
+
+
+def test_agrees_with_pytorch(fast, source):
+    reference = CrossEncoderReranker(source, 'cpu').score(QUESTION, PASSAGES)
+    scores = fast.score(QUESTION, PASSAGES)
+    assert scores.dtype == np.float32 and np.corrcoef(scores, reference)[0, 1] > CORRELATION[fast.card['precision']]
+    if fast.card['precision'] == 'f32': np.testing.assert_allclose(scores, reference, atol=1e-4)
+
+
+def test_order_and_company_change_nothing(fast, folders):
+    texts = [passage(f'{p.text} ' * n) for n in (1, 3, 20) for p in PASSAGES]
+    scores, order = fast.score(QUESTION, texts), np.random.default_rng(0).permutation(len(texts))
+    spread = scores.std()
+    np.testing.assert_allclose(fast.score(QUESTION, [texts[i] for i in order]), scores[order], atol=0.05 * spread)
+    np.testing.assert_allclose([fast.score(QUESTION, [t])[0] for t in texts[::4]], scores[::4], atol=0.05 * spread)
+    other = FastCrossEncoder(folders[fast.card['precision']], budget=200, threads=1)
+    np.testing.assert_allclose(other.score(QUESTION, texts), scores, atol=0.05 * spread)
+
+
+def test_odd_input(fast):
+    assert fast.score(QUESTION, []).shape == (0,)
+    odd = [passage(t) for t in (' ', '\x00\x07', 'polyps ' * 5000, '大腸がん', '| a | b |', '\ud800')]
+    for question in (QUESTION, '', 'risk ' * 3000): assert np.isfinite(fast.score(question, odd)).all()
+
+
+def test_what_does_not_fit_is_not_seen(fast):
+    long = 'polyps ' * 600
+    assert np.ptp(fast.score(QUESTION, [passage(long), passage(long + 'aspirin')])) == 0
+    short = FastCrossEncoder.__new__(FastCrossEncoder)
+    short.__dict__ |= fast.__dict__ | {'max_tokens': 30}
+    assert short.score(QUESTION, [passage('polyps ' * 100)])[0] == short.score(QUESTION, [passage('polyps ' * 40)])[0]
+
+
+def test_from_several_threads(fast):
+    from concurrent.futures import ThreadPoolExecutor
+    alone = fast.score(QUESTION, PASSAGES)
+    with ThreadPoolExecutor(4) as pool: found = list(pool.map(lambda _: fast.score(QUESTION, PASSAGES), range(8)))
+    for scores in found: np.testing.assert_allclose(scores, alone, atol=0.05 * alone.std())
+
+
+def test_titles_are_read_if_the_card_says_so(source, tmp_path):
+    titled = FastCrossEncoder(prepare_cross_encoder(source, tmp_path/'titled', 'f32', titles=True))
+    a, b = titled.score(QUESTION, [passage('a risk', title='Aspirin'), passage('a risk')])
+    assert a != b and titled.describe()['titles'] is True
+
+
+def test_scoring_needs_no_pytorch_and_reports_nothing(folders, tmp_path):
+    code = '''
+        import sys
+        from cpqa.core.records import Passage
+        from cpqa.passages.fast_cross_encoder import FastCrossEncoder
+        assert not {'openvino', 'torch'} & set(sys.modules)
+        text = 'aspirin lowered the risk'
+        print(FastCrossEncoder(sys.argv[1]).score('does it?', [Passage(doc_id='x', start=0, end=len(text), text=text)]).shape)
+        print(sorted({'torch', 'transformers', 'nncf', 'sentence_transformers', 'openvino_telemetry'} & set(sys.modules)))
+    '''
+    done = subprocess.run([sys.executable, '-c', textwrap.dedent(code), str(folders['bf16'])], capture_output=True, text=True,
+                          env=environment(HOME=str(tmp_path)))
+    assert done.stdout.split('\n')[:2] == ['(1,)', '[]'], done
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_preparing_reports_nothing(source, folders, tmp_path):
+    if 'int8' not in folders: pytest.skip('needs nncf, of the extra quantize')
+    code = '''
+        import socket, sys
+        def refuse(*a, **k): print('NETWORK', a); raise OSError('no network')
+        socket.getaddrinfo = socket.socket.connect = refuse
+        from cpqa.passages.fast_cross_encoder import prepare_cross_encoder
+        from cpqa.core.records import Passage
+        examples = [('is it so?', Passage(doc_id='x', start=0, end=4, text='word'))] * 3
+        prepare_cross_encoder(sys.argv[1], sys.argv[2], 'int8', examples)
+        from nncf.telemetry import telemetry
+        print(type(telemetry).__name__, 'openvino_telemetry' in sys.modules)
+    '''
+    home = tmp_path/'home'
+    home.mkdir()
+    done = subprocess.run([sys.executable, '-c', textwrap.dedent(code), str(source), str(tmp_path/'out')], capture_output=True, text=True,
+                          env=environment(HOME=str(home), XDG_CACHE_HOME=str(home/'.cache')))
+    assert done.returncode == 0 and done.stdout.strip() == 'MagicMock False', done
+    assert not (home/'intel').exists() and not (home/'.cache'/'nncf').exists()
+
+
+@pytest.mark.parametrize('file', [*FILES, CARD])
+def test_damage_is_noticed(file, folders, tmp_path):
+    copy = shutil.copytree(folders['f32'], tmp_path/'copy')
+    data = (copy/file).read_bytes()
+    for spoiled in (data[:len(data) // 2], None):
+        (copy/file).write_bytes(spoiled) if spoiled is not None else (copy/file).unlink()
+        with pytest.raises(ModelError, match='prepare it again'): FastCrossEncoder(copy)
+
+
+def test_a_card_of_another_kind_is_refused(folders, tmp_path):
+    copy = shutil.copytree(folders['f32'], tmp_path/'copy')
+    for card in ('[]', '{}', 'null', json.dumps({'sha256': {}})):
+        (copy/CARD).write_text(card)
+        with pytest.raises(ModelError, match='prepare it again'): FastCrossEncoder(copy)
+
+
+def test_preparing_again_replaces_and_a_failure_leaves_the_old(source, tmp_path, monkeypatch):
+    out = prepare_cross_encoder(source, tmp_path/'fast', 'f32')
+    first = (out/CARD).read_bytes()
+    import openvino
+    def full(*a, **k): raise RuntimeError('No space left on device')
+    with monkeypatch.context() as m:
+        m.setattr(openvino, 'save_model', full)
+        with pytest.raises(ModelError, match='could not be written'): prepare_cross_encoder(source, out, 'bf16')
+    assert (out/CARD).read_bytes() == first
+    assert FastCrossEncoder(prepare_cross_encoder(source, out, 'bf16')).card['precision'] == 'bf16'
+    assert os.listdir(tmp_path) == ['fast']
+
+
+def test_failures_are_said(folders, monkeypatch):
+    fast = FastCrossEncoder(folders['f32'])
+    with monkeypatch.context() as m:
+        m.setattr(fast, '_infer', lambda pairs: np.full(len(pairs), np.nan, dtype=np.float32))
+        with pytest.raises(RerankError, match='no finite score'): fast.score(QUESTION, PASSAGES)
+    fast.card = fast.card | {'inputs': ['input_ids']}   # an input too few: the runtime fails within a request
+    with pytest.raises(RerankError, match='failed on'): fast.score(QUESTION, PASSAGES[:3])

@@ -1,0 +1,348 @@
+"""The second stage: nothing that was ranked before is ranked otherwise, waves keep to their rules on any clock, and a reranker that fails changes nothing but the note."""
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cpqa.core.basics import CpqaError
+from cpqa.core.records import Document, Hit, Passage
+from cpqa.core.toy import TOY
+from cpqa.passages.rerank import BM25Reranker, NoReranker
+from cpqa.passages.splitters import Segmenter, SentenceSplitter
+from cpqa.passages.two_stage import WAIT, Reranked, TwoStage, best_first, comparable, rerank_documents
+from cpqa.pipeline import CancerQA
+from cpqa.retrieval.fusion import reciprocal_rank_fusion
+from cpqa.retrieval.vectors import PassageVectors
+
+
+class Drawn:
+    "An encoder whose vectors come from the text alone."
+    dim = 8
+    def encode(self, texts, kind='document'):
+        rows = [np.random.default_rng([len(kind), *t.encode()]).standard_normal(self.dim) for t in texts]
+        return np.array([r / np.linalg.norm(r) for r in rows], dtype=np.float32).reshape(-1, self.dim)
+    def describe(self): return {'model': 'drawn'}
+
+
+def library(passages_each: list[int]) -> tuple[list[Document], PassageVectors]:
+    "Invented documents of so many passages, one sentence each, and their vectors."
+    documents = [Document(id=f'd{i}', title=f'Title {i}', text=' '.join(f'Sentence {j} of {i} here.' for j in range(n))) for i, n in enumerate(passages_each)]
+    return documents, PassageVectors(documents, Drawn(), SentenceSplitter(words=5, overlap=0).split)
+
+
+@dataclass
+class Scripted:
+    "Scores by a table of texts, on a clock of its own; fails where told; remembers its waves."
+    table: dict = field(default_factory=dict)
+    cost: float = 0.01                # seconds a passage
+    fails: dict = field(default_factory=dict)   # number of the call -> what happens
+    waves: list = field(default_factory=list)
+    now: float = 100.0
+
+    def clock(self): return self.now
+
+    def score(self, query, passages):
+        self.waves.append([p.text for p in passages])
+        self.now += self.cost * len(passages)
+        if (call := len(self.waves)) in self.fails:
+            what = self.fails[call]
+            if isinstance(what, BaseException): raise what
+            return what(len(passages)) if callable(what) else what
+        return np.array([self.table.get(p.text, float(len(p.text))) for p in passages], dtype=np.float32)
+
+
+def before(stage: TwoStage, question, vector, documents, n):
+    "What `select` chose before there were waves."
+    passages, rows = stage.candidates(documents)
+    cosines = stage.vectors.of_rows(rows) @ vector
+    rankings = [[Hit(str(i), float(s[i])) for i in np.argsort(-s, kind='stable')] for s in (stage.reranker.score(question, passages), cosines)]
+    rankings.append([Hit(str(i), 0.0) for i in range(len(passages))])
+    return [(passages[int(h.id)], float(cosines[int(h.id)])) for h in reciprocal_rank_fusion(rankings, stage.rrf_k)[:n]]
+
+
+def chosen(evidence): return [(e.passage, e.score) for e in evidence]
+
+
+def first_stage(stage: TwoStage, vector, documents):
+    "The passages by first stage and cosine, without a reranker."
+    passages, rows = stage.candidates(documents)
+    return [passages[i] for i in best_first(passages, stage.vectors.of_rows(rows) @ vector)]
+
+
+# ---- the order
+
+SIZES = st.lists(st.integers(0, 5), min_size=1, max_size=8)
+QUESTION, VECTOR = 'Which sentence 3 is here?', Drawn().encode(['Which sentence 3 is here?'], 'query')[0]
+
+
+@given(SIZES, st.integers(0, 30), st.sampled_from([1, 5, 60]), st.lists(st.integers(-3, 3), min_size=40, max_size=40))
+def test_select_chooses_as_before(sizes, n, rrf_k, values):
+    documents, vectors = library(sizes)
+    table = {f'Sentence {j} of {i} here.': float(v) for v, (i, j) in zip(values, ((i, j) for i in range(8) for j in range(5)))}
+    for reranker in (None, Scripted(table)):
+        stage = TwoStage(vectors, reranker, rrf_k)
+        assert chosen(stage.select(QUESTION, VECTOR, documents, n)) == before(stage, QUESTION, VECTOR, documents, n)
+
+
+@pytest.mark.parametrize('question', ['What are the side effects of tamoxifen?', 'Does aspirin prevent colorectal cancer?', 'lung', 'Qué es?'])
+def test_select_chooses_as_before_in_the_demo_library(question):
+    qa = CancerQA()
+    stage, vector = TwoStage(qa.vectors), qa.encoder.encode([question], 'query')[0]
+    documents = qa.library.documents(h.id for h in qa.search(question, 50))
+    assert chosen(stage.select(question, vector, documents, 20)) == before(stage, question, vector, documents, 20)
+
+
+@given(SIZES, st.integers(1, 9), st.sampled_from(['fusion', 'reranker']), st.data())
+def test_waves_that_nothing_stops_end_in_the_same_order(sizes, wave, combine, data):
+    documents, vectors = library(sizes)
+    table = {f'Sentence {j} of {i} here.': float(data.draw(st.integers(-2, 2))) for i, n in enumerate(sizes) for j in range(n)}
+    whole = TwoStage(vectors, Scripted(table), combine=combine).choose(QUESTION, VECTOR, documents, 50)
+    reranker = Scripted(table)
+    waves = TwoStage(vectors, reranker, combine=combine, budget_ms=math.inf, wave=wave, settle=0, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 50)
+    assert waves.evidence == whole.evidence and (waves.reranked, waves.stopped) == (whole.candidates, 'all')
+    assert [text for w in reranker.waves for text in w] == [p.text for p in first_stage(TwoStage(vectors), VECTOR, documents)]   # best first, each once
+    assert all(len(w) == wave for w in reranker.waves[:-1])
+
+
+@given(SIZES)
+def test_best_first_takes_documents_in_their_order_and_their_nearest_passages_first(sizes):
+    documents, vectors = library(sizes)
+    passages, rows = TwoStage(vectors).candidates(documents)
+    cosines = vectors.of_rows(rows) @ VECTOR
+    numbers, keys = list(dict.fromkeys(p.doc_id for p in passages)), []
+    for p, c in zip(passages, cosines):
+        nearer = sum(q.doc_id == p.doc_id and d > c for q, d in zip(passages, cosines))
+        keys.append((numbers.index(p.doc_id) + WAIT * nearer, nearer))
+    assert best_first(passages, cosines) == sorted(range(len(passages)), key=lambda i: keys[i])
+
+
+@pytest.mark.parametrize('combine', ['fusion', 'reranker'])
+def test_those_unread_stay_in_their_order_behind(combine):
+    documents, vectors = library([3, 3, 3])
+    reranker = Scripted()
+    stage = TwoStage(vectors, reranker, combine=combine, budget_ms=40, wave=2, settle=0, clock=reranker.clock)
+    got = stage.choose(QUESTION, VECTOR, documents, 9)
+    known = first_stage(stage, VECTOR, documents)
+    assert got.reranked == 4 and {e.passage for e in got.evidence[:4]} == set(known[:4]) and [e.passage for e in got.evidence[4:]] == known[4:]
+
+
+@pytest.mark.parametrize('reranker', [BM25Reranker(), NoReranker()])
+def test_scores_that_depend_on_their_company_are_made_at_once_whatever_the_budget(reranker):
+    documents, vectors = library([4, 4, 4])
+    free = TwoStage(vectors, reranker).choose(QUESTION, VECTOR, documents, 9)
+    tight = TwoStage(vectors, reranker, budget_ms=0, wave=1).choose(QUESTION, VECTOR, documents, 9)
+    assert not comparable(reranker) and tight.evidence == free.evidence and (tight.reranked, tight.stopped) == (12, 'all')
+
+
+def test_a_reranker_can_say_that_its_scores_depend_on_their_company():
+    class Places(Scripted): comparable = False
+    documents, vectors = library([4, 4])
+    reranker = Places()
+    TwoStage(vectors, reranker, budget_ms=0, wave=1, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
+    assert len(reranker.waves) == 1
+
+
+# ---- the budget
+
+@given(SIZES, st.floats(0, 500), st.integers(1, 9), st.integers(0, 3), st.floats(0.0001, 0.1))
+def test_a_budget_is_kept_where_every_passage_costs_the_same(sizes, budget, wave, settle, cost):
+    documents, vectors = library(sizes)
+    reranker = Scripted(cost=cost)
+    got = TwoStage(vectors, reranker, budget_ms=budget, wave=wave, settle=settle, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
+    assert got.reranked == sum(map(len, reranker.waves)) and got.candidates == sum(sizes)
+    assert len(reranker.waves) <= 1 or got.ms <= budget + 0.01
+    assert bool(reranker.waves) == bool(sum(sizes))   # one wave always runs
+    if got.stopped == 'time': assert (got.reranked + min(wave, got.candidates - got.reranked)) * cost * 1000 > budget - 0.01   # one more would not have fitted
+    if got.stopped == 'all': assert got.reranked == got.candidates
+
+
+def test_the_pace_is_that_of_the_last_wave_if_it_was_slower():
+    class Tiring(Scripted):
+        def score(self, query, passages):
+            self.cost = 0.001 * 2 ** len(self.waves)
+            return super().score(query, passages)
+    documents, vectors = library([5] * 4)
+    reranker = Tiring()
+    got = TwoStage(vectors, reranker, budget_ms=10, wave=1, settle=0, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
+    assert (got.reranked, got.stopped) == (3, 'time')   # 1 + 2 + 4 ms, and a fourth is foretold to take 4 again, not the mean, with which it would fit
+
+
+def test_time_before_the_first_wave_counts():
+    documents, vectors = library([5] * 4)
+    reranker = Scripted(cost=0.001)
+    class Late(TwoStage):
+        def candidates(self, documents):
+            reranker.now += 0.5
+            return super().candidates(documents)
+    assert Late(vectors, reranker, budget_ms=500, wave=2, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3).reranked == 2
+
+
+def test_a_settled_order_ends_the_reranking():
+    documents, vectors = library([5] * 8)
+    known = [p.text for p in first_stage(TwoStage(vectors), VECTOR, documents)]
+    falling = {text: -float(i) for i, text in enumerate(known)}   # the reranker agrees with what was known
+    for settle, waves in ((1, 2), (2, 3), (3, 4)):
+        reranker = Scripted(falling)
+        got = TwoStage(vectors, reranker, combine='reranker', budget_ms=math.inf, wave=4, settle=settle, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 4)
+        assert (got.stopped, len(reranker.waves)) == ('settled', waves) and [e.passage.text for e in got.evidence] == known[:4]
+    rising = {text: float(i) for i, text in enumerate(known)}     # the best comes last: nothing settles
+    reranker = Scripted(rising)
+    assert TwoStage(vectors, reranker, combine='reranker', budget_ms=math.inf, wave=4, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 4).stopped == 'all'
+
+
+def test_a_budget_without_documents():
+    _, vectors = library([1])
+    reranker = Scripted(fails={1: RuntimeError('asked for nothing')})
+    got = TwoStage(vectors, reranker, budget_ms=10).choose(QUESTION, VECTOR, [], 3)
+    assert (got.evidence, got.candidates, got.reranked, got.stopped, got.notes, reranker.waves) == ((), 0, 0, 'all', (), [])
+
+
+# ---- failures
+
+FAILURES = {'raises': ValueError('no such layer in /root/models/secret.bin, token=hf_abcdefghijklmnopqrstuvwxyz'), 'says nothing': RuntimeError(), 'memory': MemoryError(),
+            'a sentence for users': CpqaError('torch is missing: pip install "cpqa[models]"'), 'nan': lambda n: np.full(n, np.nan),
+            'one inf': lambda n: np.array([*[1.0] * (n - 1), np.inf]), 'too few': lambda n: np.ones(n - 1), 'too many': lambda n: np.ones(n + 1), 'a column': lambda n: np.ones((n, 1)),
+            'a number': lambda n: 1.0, 'nothing': None, 'words': lambda n: ['good'] * n, 'too great for float32': lambda n: np.full(n, 1e300)}
+
+
+@pytest.mark.filterwarnings('ignore:overflow encountered')
+@pytest.mark.parametrize('call', [1, 2, 5])
+@pytest.mark.parametrize('combine', ['fusion', 'reranker'])
+@pytest.mark.parametrize('failure', FAILURES)
+def test_a_reranker_that_fails_in_any_wave_leaves_the_order_of_the_first_stage(failure, combine, call):
+    documents, vectors = library([3, 2, 4, 3])
+    reranker = Scripted(fails={call: FAILURES[failure]})
+    stage = TwoStage(vectors, reranker, combine=combine, budget_ms=math.inf, wave=2, settle=0, clock=reranker.clock)
+    got = stage.choose(QUESTION, VECTOR, documents, 50)
+    assert [e.passage for e in got.evidence] == first_stage(stage, VECTOR, documents)
+    assert (got.stopped, got.reranked, got.candidates, len(reranker.waves)) == ('failed', 0, 12, call)
+    assert len(got.notes) == 1 and 'Scripted' in got.notes[0] and len(got.notes[0]) < 300
+    assert '/root/models' not in got.notes[0] and 'hf_abc' not in got.notes[0] and '\n' not in got.notes[0]
+
+
+def test_a_failure_without_waves_is_met_in_the_same_way():
+    documents, vectors = library([3, 2])
+    stage = TwoStage(vectors, Scripted(fails={1: FAILURES['nan'], 2: FAILURES['raises']}))
+    got = stage.choose(QUESTION, VECTOR, documents, 2)
+    assert got.stopped == 'failed' and [e.passage for e in got.evidence] == first_stage(stage, VECTOR, documents)[:2] == [e.passage for e in stage.select(QUESTION, VECTOR, documents, 2)]
+
+
+@pytest.mark.parametrize('stop', [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_passes_through(stop):
+    documents, vectors = library([3, 2, 4])
+    reranker = Scripted(fails={2: stop()})
+    with pytest.raises(stop): TwoStage(vectors, reranker, budget_ms=math.inf, wave=2, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
+
+
+# ---- probabilities
+
+class Tenths:
+    def probability(self, scores):
+        assert np.isfinite(scores).all()
+        return np.clip(np.asarray(scores) / 10, 0, 1)
+
+
+@given(SIZES, st.integers(0, 30), st.floats(0, 1), st.sampled_from(['fusion', 'reranker']), st.data())
+def test_a_threshold_leaves_out_what_is_below_and_nothing_else(sizes, n, threshold, combine, data):
+    documents, vectors = library(sizes)
+    table = {f'Sentence {j} of {i} here.': float(data.draw(st.integers(0, 10))) for i, k in enumerate(sizes) for j in range(k)}
+    options = dict(combine=combine, calibrator=Tenths())
+    whole = TwoStage(vectors, Scripted(table), **options).choose(QUESTION, VECTOR, documents, 50)
+    got = TwoStage(vectors, Scripted(table), threshold=threshold, **options).choose(QUESTION, VECTOR, documents, n)
+    assert all(e.probability == pytest.approx(table[e.passage.text] / 10) for e in whole.evidence) and not whole.notes
+    assert list(got.evidence) == [e for e in whole.evidence if e.probability >= threshold][:n]
+    if n >= 1:
+        end = whole.evidence.index(got.evidence[-1]) if len(got.evidence) == n else len(whole.evidence)
+        out = sum(e.probability < threshold for e in whole.evidence[:end])
+        assert bool(got.notes) == bool(out) and (not out or got.notes[0].startswith(f'{out} of'))
+
+
+def test_what_the_budget_cut_off_has_no_probability_and_does_not_pass_a_threshold():
+    documents, vectors = library([3, 3, 3])
+    for threshold, kept in ((None, 9), (0.0, 4)):
+        reranker = Scripted()
+        got = TwoStage(vectors, reranker, calibrator=Tenths(), threshold=threshold, budget_ms=40, wave=2, settle=0, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 9)
+        assert len(got.evidence) == kept and sum(e.probability is not None for e in got.evidence) == got.reranked == 4
+    assert '5 that the reranker had not come to' in got.notes[0]
+
+
+def test_where_the_reranker_failed_no_threshold_applies():
+    documents, vectors = library([3, 3])
+    stage = TwoStage(vectors, Scripted(fails={1: FAILURES['nan']}), calibrator=Tenths(), threshold=1.0)
+    got = stage.choose(QUESTION, VECTOR, documents, 9)
+    assert len(got.evidence) == 6 and {e.probability for e in got.evidence} == {None} and len(got.notes) == 1
+
+
+# ---- what is read
+
+class Neighbours(Segmenter):
+    "Finds by a sentence, reads one more before and behind."
+    def split(self, document): return SentenceSplitter(words=5, overlap=0).split(document)
+    def read(self, document, passage):
+        length = len('Sentence 0 of 0 here. ')
+        return Passage.of(document, max(0, passage.start - length), min(len(document.text), passage.end + length))
+    def describe(self): return {'segmenter': 'neighbours'}
+
+
+@given(SIZES, st.integers(0, 12))
+def test_windows_are_read_best_first_and_none_for_a_passage_already_read(sizes, n):
+    documents, vectors = library(sizes)
+    found = TwoStage(vectors, Scripted()).choose(QUESTION, VECTOR, documents, 99).evidence
+    got = TwoStage(vectors, Scripted(), segmenter=Neighbours()).choose(QUESTION, VECTOR, documents, n).evidence
+    inside = lambda p, o: o.doc_id == p.doc_id and o.start <= p.start and p.end <= o.end
+    by_id, expected = {d.id: d for d in documents}, []
+    for e in found:
+        if not any(inside(e.passage, o) for o, _ in expected): expected.append((Neighbours().read(by_id[e.passage.doc_id], e.passage), e.score))
+    assert chosen(got) == expected[:n]
+    assert all(by_id[e.passage.doc_id].text[e.passage.start:e.passage.end] == e.passage.text for e in got)
+
+
+@given(SIZES, st.integers(0, 12))
+def test_a_plain_segmenter_changes_nothing(sizes, n):
+    documents, vectors = library(sizes)
+    plain, read = (TwoStage(vectors, segmenter=s).choose(QUESTION, VECTOR, documents, n).evidence for s in (None, SentenceSplitter(words=5, overlap=0)))
+    assert plain == read
+
+
+# ---- documents
+
+@dataclass
+class Listed:
+    ids: tuple
+    asked: list = field(default_factory=list)
+    def search(self, queries, k):
+        self.asked.append(k)
+        return [[Hit(id, -float(i)) for i, id in enumerate(self.ids)][:k] for _ in queries]
+
+
+@given(SIZES, st.integers(1, 12), st.integers(1, 12), st.integers(0, 3))
+def test_reranked_reorders_the_first_hits_of_any_retriever(sizes, depth, k, queries):
+    documents, vectors = library(sizes)
+    by_id, stage, ids = {d.id: d for d in documents}, TwoStage(vectors), tuple(d.id for d in documents)
+    passages_of = lambda asked: stage.candidates([by_id[id] for id in asked])[0]
+    first = Listed(ids)
+    found = Reranked(first, Scripted(), passages_of, depth).search(['?'] * queries, k)
+    assert len(found) == queries and first.asked == [max(k, depth)]
+    for hits in found:
+        expected = rerank_documents('?', Listed(ids).search(['?'], max(k, depth))[0], passages_of(ids[:depth]), Scripted())
+        assert [h.id for h in hits] == [h.id for h in expected][:k] and sorted(h.id for h in expected) == sorted(ids[:max(k, depth)])
+        assert all(a.score >= b.score for a, b in zip(hits, hits[1:]))
+
+
+@pytest.mark.filterwarnings('ignore:overflow encountered')
+@pytest.mark.parametrize('failure', FAILURES)
+def test_reranked_keeps_what_was_found_where_the_reranker_fails(failure):
+    documents, vectors = library([2, 2, 2])
+    passages_of = lambda ids: TwoStage(vectors).candidates([documents[int(id[1:])] for id in ids])[0]
+    search = Reranked(Listed(('d2', 'd0', 'd1')), Scripted(fails={2: FAILURES[failure]}), passages_of)
+    fine, failed, again = search.search(['a', 'b', 'c'], 3)
+    assert [h.id for h in failed] == ['d2', 'd0', 'd1'] and len(search.notes) == 1 and 'Scripted' in search.notes[0] and 'hf_abc' not in search.notes[0]
+    assert fine == again and [h.score for h in failed] == [0.0, -1.0, -2.0]
+
+
+def test_reranked_lets_an_interrupt_through():
+    passages = [Passage.of(d, 0, len(d.text)) for d in TOY if d.text]
+    with pytest.raises(KeyboardInterrupt): Reranked(Listed(('t1', 't2')), Scripted(fails={1: KeyboardInterrupt()}), lambda ids: passages).search(['a'], 2)
