@@ -7,7 +7,7 @@ relevant if it holds a snippet that experts marked for the question (`cpqa.evalu
 found, any passage of its document is. What no expert looked at counts as irrelevant, so the probabilities err on the low side.
 
 Rounds 7 to 9 choose and fit: logistic, unless isotonic has the lower log loss by cross-validation over questions (five folds) by more than its
-95 % interval. Round 10 only tests. For BM25, whose scores grow with the question, the share of the best possible score is tried beside it.
+95 % interval. Round 10 only tests. BM25's raw sums, which grow with the question, are tried beside the share of the best possible score that our reranker gives.
 Only a calibrator that tells more than the base rate does (a lower log loss, cross-validated, by more than its interval) goes into the package.
 Intervals: bootstrap over questions; those of the calibration error keep the bins as they are. --write puts the calibrators into the package.
 """
@@ -145,8 +145,9 @@ def main():
     asked.add_argument('--write', action='store_true', help='put the calibrators into the package')
     asked.add_argument('--questions', type=int, help='only so many, evenly drawn, and no result is saved')
     a = asked.parse_args()
+    if a.questions and a.write: asked.error('--write needs all questions: leave out --questions')
     qa, questions = CancerQA(a.library), bioasq_questions()
-    if a.questions: questions = questions[::len(questions) // a.questions]
+    if a.questions: questions = questions[::max(1, len(questions) // a.questions)]
     rounds = np.array([int(q['batch'].split('B')[0]) for q in questions])
     pairs = snippet_pairs(DATA / 'bioasq_beir')
     gold, places = gold_spans(pairs, {d.id: d for d in qa.library})

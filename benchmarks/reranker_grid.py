@@ -99,7 +99,7 @@ def main():
     pairs = snippet_pairs(DATA / 'bioasq_beir', rounds=range(7, 11))
     gold, places = gold_spans(pairs, {d.id: d for d in documents})
     questions = [q for q in bioasq_questions() if q['_id'] in gold]
-    if a.questions: questions = questions[::len(questions) // a.questions]
+    if a.questions: questions = questions[::max(1, len(questions) // a.questions)]
     texts, rounds = [q['text'] for q in questions], np.array([int(q['batch'].split('B')[0]) for q in questions])
     of: dict[str, list[int]] = {}
     for i, p in enumerate(passages): of.setdefault(p.doc_id, []).append(i)

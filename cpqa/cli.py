@@ -37,17 +37,19 @@ def progress_bars() -> Iterator:
             bars.update(tasks[stage], completed=done, total=total)
         yield show
 
-# %% ../nbs/cli.ipynb #689f6ec8
+# %% ../nbs/cli.ipynb #a0508fdc
 def _print_json(data: Any):
     utf8 = (getattr(sys.stdout, 'encoding', None) or 'utf-8').lower().replace('-', '') == 'utf8'
     print(json.dumps(data, ensure_ascii=not utf8, indent=1))
 
 def _ask(args: argparse.Namespace):
     "Answers a question; see `CancerQA.ask`."
+    if args.segmenter is not None and args.source not in ('pubmed', 'auto'):
+        raise CpqaError('--segmenter says how documents that come live are cut: give --source pubmed or auto with it, or cut a library by  cpqa index build --segmenter')
     with progress_bars() as progress:
         qa = CancerQA(args.library, depth=args.depth, passages=args.passages, quotes=args.quotes, progress=progress, source=args.source,
                       since=args.since, until=args.until, rewrite=args.rewriter, full_text=args.full_text, reranker=args.reranker,
-                      segmenter=args.segmenter, budget_ms=args.budget, threshold=args.threshold)
+                      segmenter=args.segmenter if args.segmenter is not None else 'sentences', budget_ms=args.budget, threshold=args.threshold)
         answer = qa.ask(args.question)
     if args.json: return _print_json({k: v for k, v in answer.to_dict().items() if k != 'trace' or args.trace})
     console = Console()
@@ -70,7 +72,7 @@ def _search(args: argparse.Namespace):
         print(f'{n:3}  {plain(h.id):10}  {h.score:8.4f}  {d.year or "    "}  {plain(d.title or d.text)[:100]}')
     if not found: print('Nothing in this library matches the query.')
 
-# %% ../nbs/cli.ipynb #c13ea288
+# %% ../nbs/cli.ipynb #438d8f2f
 def _build(args: argparse.Namespace):
     "Builds a library from files."
     with progress_bars() as progress: 
@@ -89,7 +91,9 @@ def _info(args: argparse.Namespace):
     if args.json: return _print_json(library.manifest.to_dict())
     m = library.manifest
     said = m.parts.get('vectors')
+    cut = (said or {}).get('splitter') or {}
     rows = {'documents': f'{len(library):,}', 'vectors': f"{said['vectors']:,} of {said['encoder'].get('model')}" if said else 'none',
+            **({'passages': f"cut by {cut['segmenter']}: " + ', '.join(f'{k} {v}' for k, v in cut.items() if k not in ('segmenter', 'encoder'))} if 'segmenter' in cut else {}),
             'bad records': f"{m.counts['skipped']:,} left out", 'size': f'{sum(f.bytes for f in m.files.values())/1e6:,.1f} MB in {len(m.files)} files',
             'created': f'{m.created} by cpqa {m.cpqa}', 'sources': ', '.join(m.sources) or 'records', 'format': m.format,
             'checksums': 'all files verified' if args.verify else 'sizes checked (--verify reads every byte)'}
@@ -214,7 +218,7 @@ def parser() -> argparse.ArgumentParser:
     _datasets_parsers(sets)
     return p
 
-# %% ../nbs/cli.ipynb #258ce95d
+# %% ../nbs/cli.ipynb #041ca07b
 RERANKER_NAMES = 'bm25, cosine, none, or cross-encoder, fast, colbert or monot5 with a model behind a colon'
 
 def _ask_parser(p: argparse.ArgumentParser):
@@ -229,7 +233,7 @@ def _ask_parser(p: argparse.ArgumentParser):
     p.add_argument('--depth', type=_number, default=50, help='documents whose passages are ranked (default 50)')
     p.add_argument('--passages', type=_number, default=10, help='passages that are read (default 10)')
     p.add_argument('--reranker', metavar='NAME', default='bm25', help=f'what orders the passages: {RERANKER_NAMES} (default: bm25)')
-    p.add_argument('--segmenter', metavar='NAME', default='sentences', help='how documents that come live are cut: sentences, seos, window:3 and others (default: sentences)')
+    p.add_argument('--segmenter', metavar='NAME', help='with --source pubmed or auto: how documents that come live are cut: sentences, seos, window:3 and others (default: sentences)')
     p.add_argument('--budget', type=_number, metavar='MS', help='milliseconds for ordering the passages (default: as long as it takes)')
     p.add_argument('--threshold', type=_share, metavar='P', help='read only passages that are relevant with at least this probability, 0 to 1 (default: all)')
     p.add_argument('--quotes', type=_number, default=3, help='sentences that are quoted at most (default 3)')

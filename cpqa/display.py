@@ -64,7 +64,7 @@ def answer_html(answer: Answer) -> str:
 
 Answer._repr_html_ = answer_html
 
-# %% ../nbs/display.ipynb #b500ec03
+# %% ../nbs/display.ipynb #09acc242
 ROUTES = {'E1': 'dense search alone', 'E2': 'term search alone', 'E3': 'both'}
 SOURCES = {'D1': 'PubMed abstract', 'D2': 'PMC review', 'D3': 'other PMC text', 'note': 'demo note'}
 
@@ -79,6 +79,14 @@ def _remarks(warnings: Iterable[str]) -> list[str]:
     empty = sum(w.endswith(' finds nothing') for w in warnings)
     return [w for w in warnings if not w.endswith(' finds nothing')] + [f'{empty} of its terms find nothing'] * bool(empty)
 
+_ENDED = {'all': '', 'time': ', then the time was up', 'settled': ', then the best had settled', 'failed': ', since it failed'}
+
+def _ranked(said: dict) -> str:
+    "What the second stage did, in a line."
+    made = said['reranker']
+    who = ' '.join(str(made[key]) for key in ('reranker', 'model') if key in made)
+    return f"Passages: {said['reranked']:,} of {said['candidates']:,} ranked by {who}{_ENDED.get(said['stopped'], '')}"
+
 def trace_text(answer: Answer, most: int = 20) -> Group:
     "How the evidence of an answer was found: ladder, routes and sources, and the first `most` documents, as a rich renderable."
     trace = answer.trace
@@ -90,4 +98,5 @@ def trace_text(answer: Answer, most: int = 20) -> Group:
     dropped = Counter(trace.get('dropped', {}).values())
     return Group(_table('The ladder', ('', 'query', 'hits', 'new', 'why'), ladder), _table('Routes and sources', ('route', 'source', 'documents'), ways),
                  _table('Documents', ('id', 'route', 'source', 'term', 'dense'), documents),
-                 *([Text('Left out: ' + ', '.join(f'{n} {plain(why)}' for why, n in dropped.items()))] if dropped else []))
+                 *([Text('Left out: ' + ', '.join(f'{n} {plain(why)}' for why, n in dropped.items()))] if dropped else []),
+                 *([Text(plain(_ranked(trace['passages'])))] if 'passages' in trace else []))

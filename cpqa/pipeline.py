@@ -6,7 +6,7 @@
 __all__ = ['MAX_WORDS', 'Way', 'FIRST_STAGE', 'PATIENCE', 'build_index', 'kept_library', 'demo_library', 'clean_question',
            'Timings', 'CancerQA', 'search', 'reranked', 'second', 'dual_path', 'retrieve', 'two_stage', 'ask']
 
-# %% ../nbs/pipeline.ipynb #78a5181e
+# %% ../nbs/pipeline.ipynb #c27f1f1b
 import hashlib
 import json
 import re
@@ -29,10 +29,12 @@ from .core.records import Answer, Document, Fetched, Hit, Record
 from .core.secrets import short
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
-from .passages.calibrate import calibrator
-from .passages.rerank import CosineReranker, Reranker
+from .passages.calibrate import calibrator, read_calibrators
+from .passages.rerank import CosineReranker, NoReranker, Reranker
 from .passages.rerankers import reranker as named_reranker
+from .passages.rerankers import reranker_parts
 from .passages.segment import segmenter as named_segmenter
+from .passages.segment import segmenter_parts
 from .passages.splitters import Segmenter, SentenceSplitter, SentenceWindow
 from .passages.two_stage import Selection, TwoStage, rerank_documents
 from .retrieval.bm25 import TermRetriever
@@ -45,7 +47,7 @@ from .retrieval.ladder import Rewriter
 from .retrieval.rewrite import rewriter
 from .retrieval.vectors import DenseRetriever, PassageVectors, VectorPart, Vectors
 
-# %% ../nbs/pipeline.ipynb #b1fdf85d
+# %% ../nbs/pipeline.ipynb #f790e7ab
 def build_index(
     sources: Iterable[Source],           # PubMed XML and BEIR files, or records, read in this order
     out: str | Path,                     # the directory to write; a library there is replaced
@@ -57,6 +59,7 @@ def build_index(
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
     if not vectors and segmenter is not None: raise CpqaError('a library without vectors keeps no passages: leave out the segmenter, or let vectors be made')
+    if isinstance(segmenter, str): segmenter_parts(segmenter)   # a wrong name is refused before the model is loaded
     model = (encoder or EmbeddedEncoder(progress=progress)) if vectors else None
     splitter = named_segmenter(segmenter, lambda: model) if isinstance(segmenter, str) else segmenter or SentenceSplitter()
     parts = [VectorPart(model, splitter.split, splitter.describe())] if vectors else []
@@ -142,7 +145,7 @@ class _Parts:
         from cpqa.literature.entrez import Entrez
         return self._entrez or Entrez(timeout=10, tries=3, deadline=30)   # somebody is waiting
 
-# %% ../nbs/pipeline.ipynb #55e16b55
+# %% ../nbs/pipeline.ipynb #810b7acb
 Way = Literal['bm25', 'dense', 'hybrid']
 FIRST_STAGE = 100   # hits of each search that are fused
 PATIENCE = 3.0      # seconds
@@ -175,20 +178,25 @@ class CancerQA(_Parts):
             if library is not None: raise CpqaError('the source is a directory and so is the library: give one of them')
             library = source
         if source == 'demo' and library is not None: raise CpqaError('the source is demo, and a library is given too: give one of them')
+        if isinstance(reranker, str): reranker_parts(reranker)   # wrong names are refused before anything is loaded
+        if isinstance(segmenter, str): segmenter_parts(segmenter)
+        if threshold is not None and not 0 <= threshold <= 1: raise CpqaError(f'the threshold is a probability from 0 to 1, got {threshold}')
+        if budget_ms is not None and not budget_ms >= 0: raise CpqaError(f'the budget is in milliseconds, at least 0, got {budget_ms}')
         self._library, self._encoder, self._progress, self._entrez = library, encoder, progress, entrez
         self.depth, self.passages, self.quotes, self.loading = depth, passages, quotes, Timings()
         self.source, (self.since, self.until), self.full_text = source, bounds(since, until), full_text
         rewrite = rewrite or ('rules' if source else AsIs.name)
         self.rewriter = AsIs() if rewrite == AsIs.name else rewriter(rewrite) if isinstance(rewrite, str) else rewrite
         self._reranker, self._segmenter, self.budget_ms, self.threshold = reranker, segmenter, budget_ms, threshold
+        self._named: dict[str, Reranker] = {}   # rerankers by name, loaded once
 
-# %% ../nbs/pipeline.ipynb #992f39c8
+# %% ../nbs/pipeline.ipynb #39940eb1
 def search(self: CancerQA, query: str, k: int = 10, retriever: Way | Literal['boolean'] = 'hybrid', reranker: str | Reranker | None = None) -> list[Hit]:
     "The best `k` documents by 'bm25', 'dense', 'hybrid' (fusion of both) or PubMed's language ('boolean'); the reranker, or the one of that name, reorders the first `depth`."
     if retriever not in (*get_args(Way), 'boolean'): raise CpqaError(f'{retriever!r} is not a retriever: choose bm25, dense, hybrid or boolean')
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
     query, deep = clean_question(query), max(k, FIRST_STAGE, self.depth if reranker else 0)
-    if isinstance(reranker, str): reranker = self.second(reranker, self.vectors if VectorPart.name in self.library.manifest.parts else None)
+    if isinstance(reranker, str) and reranker_parts(reranker): reranker = self.second(reranker, self.vectors if VectorPart.name in self.library.manifest.parts else None)
     rankings = []
     if retriever == 'boolean': rankings.append(list(self.boolean.search(query, deep).hits))
     if retriever in ('bm25', 'hybrid'): rankings += TermRetriever(self.library).search([query], deep)
@@ -198,15 +206,19 @@ def search(self: CancerQA, query: str, k: int = 10, retriever: Way | Literal['bo
 
 def reranked(self: CancerQA, query: str, hits: list[Hit], reranker: Reranker) -> list[Hit]:
     "The first `depth` hits ordered by their best passages, as the library keeps them or else cut now; the others behind."
+    if isinstance(reranker, NoReranker): return hits   # also where it has passages that are not ranked
     documents = self.library.documents(h.id for h in hits[:self.depth])
     if VectorPart.name in self.library.manifest.parts: passages, _ = TwoStage(self.vectors).candidates(documents)
     else: passages = [p for d in documents for p in SentenceSplitter().split(d)]
     return rerank_documents(query, hits, passages, reranker)
 
 def second(self: CancerQA, name: str, vectors: PassageVectors | None = None) -> Reranker:
-    "The reranker of this name; the cosine takes the vectors that are there."
+    "The reranker of this name, loaded once; the cosine takes the vectors that are there."
     if name == 'cosine' and vectors is not None: return CosineReranker(self.encoder, vectors.of_passages)
-    return named_reranker(name, lambda: self.encoder)
+    if name not in self._named:
+        made = named_reranker(name, lambda: self.encoder)
+        self._named[name] = made
+    return self._named[name]
 
 CancerQA.search, CancerQA.reranked, CancerQA.second = search, reranked, second
 
@@ -277,27 +289,42 @@ def retrieve(self: CancerQA, question: str) -> Retrieval:
 
 CancerQA._is_live, CancerQA.dual_path, CancerQA.retrieve = _is_live, dual_path, retrieve
 
-# %% ../nbs/pipeline.ipynb #a41843bb
+# %% ../nbs/pipeline.ipynb #b2f3c55a
 def two_stage(self: CancerQA, vectors: PassageVectors | None = None) -> TwoStage:
     "The second stage over these vectors; None for documents that are still to come."
     ranker = self.second(self._reranker, vectors) if isinstance(self._reranker, str) else self._reranker
-    cut = self.library.manifest.parts[VectorPart.name]['splitter'] if isinstance(vectors, Vectors) else {}
-    reads = SentenceWindow(cut['window']) if cut.get('segmenter') == 'window' else self.splitter if not isinstance(vectors, Vectors) else None
-    return TwoStage(vectors, ranker, calibrator=calibrator(ranker.describe()), threshold=self.threshold, budget_ms=self.budget_ms, segmenter=reads)
+    sure = calibrator(ranker.describe())
+    if self.threshold is not None and sure is None:
+        known = ' or '.join(sorted({row.reranker['reranker'] for row in read_calibrators()}))
+        raise CpqaError(f'the threshold is a probability, and the scores of the reranker {ranker.describe().get("reranker")} have none: rerank by {known}, or leave out the threshold')
+    return TwoStage(vectors, ranker, calibrator=sure, threshold=self.threshold, budget_ms=self.budget_ms, segmenter=None if vectors is None else self._reads(vectors))
 
-def _told(stage: TwoStage, chosen: Selection) -> dict[str, Any]:
+_INSIDE = ('window', 'fixed', 'tokens')   # segmenters whose passages are read with the sentences around or at their ends
+
+def _cut(self: CancerQA, vectors: PassageVectors) -> dict[str, Any]:
+    "How the passages of these vectors were cut, as their segmenter says."
+    return self.library.manifest.parts[VectorPart.name].get('splitter', {}) if isinstance(vectors, Vectors) else self.splitter.describe()
+
+def _reads(self: CancerQA, vectors: PassageVectors) -> Segmenter | None:
+    "What says what is read where a passage was found; None: the passage."
+    cut = self._cut(vectors)
+    if cut.get('segmenter') in _INSIDE: return SentenceWindow(cut.get('window', 0))
+    return None if isinstance(vectors, Vectors) else self.splitter
+
+def _told(stage: TwoStage, chosen: Selection, cut: dict[str, Any]) -> dict[str, Any]:
     "What the trace says of the second stage."
-    return {'reranker': stage.reranker.describe(), 'candidates': chosen.candidates, 'reranked': chosen.reranked, 'stopped': chosen.stopped, 'ms': chosen.ms}
+    return {'segmenter': cut, 'reranker': stage.reranker.describe(), 'candidates': chosen.candidates, 'reranked': chosen.reranked, 'stopped': chosen.stopped, 'ms': chosen.ms}
 
-CancerQA.two_stage = two_stage
+CancerQA.two_stage, CancerQA._cut, CancerQA._reads = two_stage, _cut, _reads
 
-# %% ../nbs/pipeline.ipynb #15d9c7b9
+# %% ../nbs/pipeline.ipynb #d085ac88
 def ask(self: CancerQA, question: str) -> Answer:
     "The answer to a question: quotes with their places, the evidence read, how it was found, and the time each stage took."
     question, t, loaded = clean_question(question), Timings(), set(self.loading)
     live, notes = self._is_live()
-    encoder, splitter = self.encoder, self.splitter
-    stage = self.two_stage(None if live else self.vectors)   # what cannot be had is refused before the search
+    stage = self.two_stage()   # what cannot be had is refused before the search
+    encoder, splitter = (self.live_encoder, self.splitter) if live else (self.encoder, None)
+    if not live: stage = self.two_stage(self.vectors)
     t.update((name, ms) for name, ms in list(self.loading.items()) if name not in loaded)   # what this question had to wait for
     with t.stage('embed_question'): vector = encoder.encode([question], 'query')[0]
     found = self.dual_path(live, {question: vector}).retrieve(question)
@@ -306,13 +333,14 @@ def ask(self: CancerQA, question: str) -> Answer:
     if found.question != question:   # as it was meant: a corrected spelling matches what was written
         with t.stage('embed_question'): vector = encoder.encode([found.question], 'query')[0]
     with t.stage('rank_passages'):
-        if live: stage = self.two_stage(PassageVectors(found.documents, self.live_encoder, splitter.split))
+        if live: stage = self.two_stage(PassageVectors(found.documents, encoder, splitter.split))
         way = {c.id: c.route for c in found.candidates}
         chosen = stage.choose(found.question, vector, found.documents, self.passages, way)
     with t.stage('read'): answer = QuotingReader(encoder, self.quotes).read(found.question, chosen.evidence, documents, vector)
+    if chosen.candidates and not chosen.evidence: answer = replace(answer, reason=f'None of the {chosen.candidates} passages found is relevant with a probability of {self.threshold:g} or more.')
     with t.stage('check'): answer = _checked(answer, documents.values())
     return replace(answer, question=question, library=self._searched(live, len(documents)), timings_ms=dict(t),
-                   notes=(*notes, *found.notes, *chosen.notes), trace=found.trace() | {'passages': _told(stage, chosen)})
+                   notes=(*notes, *found.notes, *chosen.notes), trace=found.trace() | {'passages': _told(stage, chosen, self._cut(stage.vectors))})
 
 def _searched(self: CancerQA, live: bool, n: int) -> str:
     "What was searched, in words."

@@ -67,6 +67,7 @@ def test_isotonic_agrees_with_scikit_learn(seed, n, coarse):
     if coarse: scores = scores.round(1)                                                     # many equal scores
     if len(set(labels)) < 2: return
     theirs = isotonic.IsotonicRegression().fit(scores, labels)
+    if len(set(theirs.predict(scores))) < 2: return                                         # one block is refused
     ours, least = fit_calibrator(scores, labels, 'isotonic'), 1 / (n + 2)
     blocks = {round(float(v), 9) for v in theirs.predict(scores).clip(least, 1 - least)}
     assert {round(p, 9) for _, p in ours.knots} == blocks
@@ -126,6 +127,17 @@ def test_a_score_that_is_not_a_number_is_an_error(scores, method):
                                        ([3, 2, 1], [0, 0, 1], 'not more often relevant'), ([2, 2], [0, 1], 'alike'), ([[1, 2]], [[0, 1]], r'\(1, 2\)')])
 def test_what_cannot_be_fitted_is_said(x, y, why):
     with pytest.raises(CalibrationError, match=why): fit_calibrator(x, y)
+
+
+@pytest.mark.parametrize('x, y', [([3, 2, 1], [0, 0, 1]), ([2, 2, 2], [0, 1, 1])])
+def test_isotonic_too_refuses_scores_that_tell_nothing(x, y):
+    with pytest.raises(CalibrationError, match='not more often relevant'): fit_calibrator(x, y, 'isotonic')
+
+
+@pytest.mark.parametrize('measure', [reliability, expected_calibration_error, calibration_values])
+def test_scores_are_no_probabilities(measure):
+    for p in ([0.5, 1.5], [-3, 0.2]):
+        with pytest.raises(CalibrationError, match='not scores'): measure(p, [0, 1])
 
 
 # ---- bins

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pty
+import re
 import resource
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, mount, unmount, untroubled, write_beir, write_xml)
 
+from cpqa.core.basics import cache_dir
 from cpqa.core.records import NOT_ADVICE, Document
 from cpqa.literature.demo import demo_notes
 from cpqa.pipeline import demo_library
@@ -603,6 +605,41 @@ sys.exit(cpqa.cli.main(['ask', {QUESTION!r}]))
     complaint(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment()), 130)
 
 
+# ---- passages: how they are cut, and what orders them
+
+@pytest.fixture(scope='module')
+def single(files, tmp_path_factory) -> Path:
+    "A library cut into single sentences."
+    out = tmp_path_factory.mktemp('single')/'library'
+    good('index', 'build', *files, '--out', out, '--segmenter', 'window:2')
+    return out
+
+
+def test_a_library_says_how_it_was_cut(single, bare):
+    assert re.search(r'^passages +cut by window: version \d+, window 2$', good('index', 'info', single), re.M)
+    assert 'cut by' not in good('index', 'info', bare)
+
+
+@pytest.mark.parametrize('options, ranked', [((), 'bm25'), (('--reranker', 'cosine', '--budget', '100000'), 'cosine'), (('--reranker', 'none'), 'none')], ids=['usual', 'cosine', 'none'])
+def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
+    told = ask(QUESTION, '--library', single, '--trace', *options)['trace']['passages']
+    assert told['reranker']['reranker'] == ranked and told['segmenter']['window'] == 2 and 0 < told['reranked'] <= told['candidates'] and told['stopped'] in ('all', 'settled')
+    assert f"Passages: {told['reranked']} of {told['candidates']} ranked by {ranked}" in good('ask', QUESTION, '--library', single, '--trace', *options)
+
+
+@pytest.mark.parametrize('argv, why', [
+    (('ask', 'Why?', '--reranker', 'magic'), "'magic' is not a reranker: choose none, bm25"), (('ask', 'Why?', '--reranker', ''), "'' is not a reranker"),
+    (('ask', 'Why?', '--reranker', 'cross-encoder:/no/such'), 'give a folder that holds a model'), (('ask', 'Why?', '--reranker', 'monot5'), 'needs a model behind a colon'),
+    (('ask', 'Why?', '--segmenter', 'seos'), 'give --source pubmed or auto with it'), (('ask', 'Why?', '--source', 'pubmed', '--segmenter', 'magic'), "'magic' is not a segmenter"),
+    (('ask', 'Why?', '--reranker', 'none', '--threshold', '0.3'), 'rerank by bm25 or cosine, or leave out the threshold'),
+    (('search', 'tea', '--reranker', 'magic'), "'magic' is not a reranker"), (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'magic'), "'magic' is not a segmenter"),
+    (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'fixed:5:5'), 'less than its size (5), got 5'), (('index', 'build', 'x.xml', '--out', 'y', '--no-vectors', '--segmenter', 'seos'), 'leave out the segmenter'),
+], ids=lambda value: ' '.join(value) if isinstance(value, tuple) else '')
+def test_ways_that_are_none(argv, why, tmp_path):
+    assert why in complaint(cpqa(*argv, cwd=tmp_path, env={'CPQA_CACHE': str(tmp_path/'cache')}))
+    assert list(tmp_path.iterdir()) == []   # no demo library, no model was made first
+
+
 # ---- the cache
 
 def test_an_answer_loads_no_training_library(demo):
@@ -610,7 +647,12 @@ def test_an_answer_loads_no_training_library(demo):
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment())
     loaded = ast.literal_eval(done.stdout.splitlines()[-1])
     assert done.returncode == 0 and 'openvino' in loaded
-    assert {'torch', 'transformers', 'sentence_transformers', 'pandas', 'nbdev'}.isdisjoint(loaded)
+    assert {'torch', 'transformers', 'sentence_transformers', 'pandas', 'nbdev', 'openvino_telemetry'}.isdisjoint(loaded)
+
+
+def test_an_answer_writes_nothing_into_the_home_folder(demo, tmp_path):
+    good('ask', QUESTION, env={'HOME': str(tmp_path), 'CPQA_CACHE': str(cache_dir()), 'XDG_CONFIG_HOME': None})
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize('damage', ['no spans', 'no manifest'])

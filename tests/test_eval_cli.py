@@ -487,7 +487,8 @@ def test_segmenters_by_name(name, tmp_path):
 
 
 @pytest.mark.parametrize('argv, why', [
-    *[(['--segmenter', name], f"'{name}' is not a segmenter") for name in ('', 'paragraphs', 'fixed:0', 'fixed:5:5', 'fixed:five', 'fixed:5:1:1', 'fixed:-5')],
+    (['--segmenter', ''], 'with commas between'),
+    *[(['--segmenter', name], f"'{name}' is not a segmenter") for name in ('paragraphs', 'fixed:0', 'fixed:5:5', 'fixed:five', 'fixed:5:1:1', 'fixed:-5')],
     (['--json', 'no/where.json'], 'cannot be written')], ids=spoken)
 def test_passages_that_cannot_be_had(argv, why, trials, tmp_path, empty):
     assert why in complaint(inside('eval', 'passages', '--data', trials, '--retriever', 'bm25', *argv, cwd=tmp_path, env=empty))

@@ -12,6 +12,7 @@ from helpers import environment
 
 from cpqa.core.records import Passage
 from cpqa.core.toy import TOY
+from cpqa.passages import fast_cross_encoder
 from cpqa.passages.cross_encoder import CrossEncoderReranker
 from cpqa.passages.fast_cross_encoder import CARD, FILES, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.rerank import RerankError
@@ -32,19 +33,38 @@ def passage(text: str, **more) -> Passage: return Passage(doc_id='x', start=0, e
 def source(tmp_path_factory): return tiny_bert(tmp_path_factory.mktemp('model')/'tiny')
 
 
+PREPARE = """
+    import socket, sys
+    def refuse(*a, **k): print('NETWORK', a); raise OSError('no network')
+    socket.getaddrinfo = socket.socket.connect = refuse
+    from cpqa.core.toy import TOY
+    from cpqa.passages.fast_cross_encoder import prepare_cross_encoder
+    from cpqa.passages.splitters import SentenceSplitter
+    found = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]
+    prepare_cross_encoder(sys.argv[1], sys.argv[2], 'int8', [(d.title, p) for d in TOY for p in found])
+    from nncf.telemetry import telemetry
+    print(type(telemetry).__name__, 'openvino_telemetry' in sys.modules)
+"""
+
+
+@pytest.fixture(scope='module')
+def quantized(source, tmp_path_factory):
+    "How a process of its own, with a home of its own, made the form in eight bits; that home; the form."
+    pytest.importorskip('nncf')
+    home, out = tmp_path_factory.mktemp('home'), tmp_path_factory.mktemp('fast')/'int8'
+    done = subprocess.run([sys.executable, '-c', textwrap.dedent(PREPARE), str(source), str(out)], capture_output=True, text=True,
+                          env=environment(HOME=str(home), XDG_CACHE_HOME=str(home/'.cache')))
+    return done, home, out
+
+
 @pytest.fixture(scope='module')
 def folders(source, tmp_path_factory):
-    out = {p: prepare_cross_encoder(source, tmp_path_factory.mktemp('fast')/p, p) for p in ('f32', 'bf16')}
-    try: import nncf  # noqa: F401
-    except ImportError: return out
-    examples = [(d.title, p) for d in TOY for p in PASSAGES]
-    return out | {'int8': prepare_cross_encoder(source, tmp_path_factory.mktemp('fast')/'int8', 'int8', examples)}
+    return {p: prepare_cross_encoder(source, tmp_path_factory.mktemp('fast')/p, p) for p in ('f32', 'bf16')}
 
 
 @pytest.fixture(scope='module', params=['f32', 'bf16', 'int8'])
 def fast(request, folders):
-    if request.param not in folders: pytest.skip('needs nncf, of the extra quantize')
-    return FastCrossEncoder(folders[request.param])
+    return FastCrossEncoder(request.getfixturevalue('quantized')[2] if request.param == 'int8' else folders[request.param])
 
 
 def test_agrees_with_pytorch(fast, source):
@@ -54,13 +74,13 @@ def test_agrees_with_pytorch(fast, source):
     if fast.card['precision'] == 'f32': np.testing.assert_allclose(scores, reference, atol=1e-4)
 
 
-def test_order_and_company_change_nothing(fast, folders):
+def test_order_and_company_change_nothing(fast, folders, request):
     texts = [passage(f'{p.text} ' * n) for n in (1, 3, 20) for p in PASSAGES]
     scores, order = fast.score(QUESTION, texts), np.random.default_rng(0).permutation(len(texts))
     spread = scores.std()
     np.testing.assert_allclose(fast.score(QUESTION, [texts[i] for i in order]), scores[order], atol=0.05 * spread)
     np.testing.assert_allclose([fast.score(QUESTION, [t])[0] for t in texts[::4]], scores[::4], atol=0.05 * spread)
-    other = FastCrossEncoder(folders[fast.card['precision']], budget=200, threads=1)
+    other = FastCrossEncoder(request.getfixturevalue('quantized')[2] if fast.card['precision'] == 'int8' else folders[fast.card['precision']], budget=200, threads=1)
     np.testing.assert_allclose(other.score(QUESTION, texts), scores, atol=0.05 * spread)
 
 
@@ -85,10 +105,12 @@ def test_from_several_threads(fast):
     for scores in found: np.testing.assert_allclose(scores, alone, atol=0.05 * alone.std())
 
 
-def test_titles_are_read_if_the_card_says_so(source, tmp_path):
-    titled = FastCrossEncoder(prepare_cross_encoder(source, tmp_path/'titled', 'f32', titles=True))
-    a, b = titled.score(QUESTION, [passage('a risk', title='Aspirin'), passage('a risk')])
-    assert a != b and titled.describe()['titles'] is True
+def test_titles_are_read_if_the_card_says_so(fast):
+    texts = [passage('a risk', title='Aspirin'), passage('a risk')]
+    assert np.ptp(fast.score(QUESTION, texts)) == 0 and fast.describe()['titles'] is False
+    titled = FastCrossEncoder.__new__(FastCrossEncoder)
+    titled.__dict__ |= fast.__dict__ | {'card': fast.card | {'titles': True}}
+    assert np.ptp(titled.score(QUESTION, texts)) > 0 and titled.describe()['titles'] is True
 
 
 def test_scoring_needs_no_pytorch_and_reports_nothing(folders, tmp_path):
@@ -107,23 +129,8 @@ def test_scoring_needs_no_pytorch_and_reports_nothing(folders, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_preparing_reports_nothing(source, folders, tmp_path):
-    if 'int8' not in folders: pytest.skip('needs nncf, of the extra quantize')
-    code = '''
-        import socket, sys
-        def refuse(*a, **k): print('NETWORK', a); raise OSError('no network')
-        socket.getaddrinfo = socket.socket.connect = refuse
-        from cpqa.passages.fast_cross_encoder import prepare_cross_encoder
-        from cpqa.core.records import Passage
-        examples = [('is it so?', Passage(doc_id='x', start=0, end=4, text='word'))] * 3
-        prepare_cross_encoder(sys.argv[1], sys.argv[2], 'int8', examples)
-        from nncf.telemetry import telemetry
-        print(type(telemetry).__name__, 'openvino_telemetry' in sys.modules)
-    '''
-    home = tmp_path/'home'
-    home.mkdir()
-    done = subprocess.run([sys.executable, '-c', textwrap.dedent(code), str(source), str(tmp_path/'out')], capture_output=True, text=True,
-                          env=environment(HOME=str(home), XDG_CACHE_HOME=str(home/'.cache')))
+def test_preparing_reports_nothing(quantized):
+    done, home, _ = quantized
     assert done.returncode == 0 and done.stdout.strip() == 'MagicMock False', done
     assert not (home/'intel').exists() and not (home/'.cache'/'nncf').exists()
 
@@ -144,17 +151,33 @@ def test_a_card_of_another_kind_is_refused(folders, tmp_path):
         with pytest.raises(ModelError, match='prepare it again'): FastCrossEncoder(copy)
 
 
-def test_preparing_again_replaces_and_a_failure_leaves_the_old(source, tmp_path, monkeypatch):
-    out = prepare_cross_encoder(source, tmp_path/'fast', 'f32')
+def test_preparing_again_replaces_and_a_failure_leaves_the_old(source, folders, tmp_path, monkeypatch):
+    out = shutil.copytree(folders['f32'], tmp_path/'fast')
     first = (out/CARD).read_bytes()
     import openvino
     def full(*a, **k): raise RuntimeError('No space left on device')
     with monkeypatch.context() as m:
         m.setattr(openvino, 'save_model', full)
+        m.setattr(fast_cross_encoder, '_converted', lambda *a: None)   # saves seconds
         with pytest.raises(ModelError, match='could not be written'): prepare_cross_encoder(source, out, 'bf16')
+    with monkeypatch.context() as m:
+        m.setattr(openvino, 'convert_model', full)
+        with pytest.raises(ModelError, match='cannot convert .*CrossEncoderReranker'): prepare_cross_encoder(source, out, 'f32')
     assert (out/CARD).read_bytes() == first
-    assert FastCrossEncoder(prepare_cross_encoder(source, out, 'bf16')).card['precision'] == 'bf16'
+    with monkeypatch.context() as m:   # a processor with units for sixteen bits: no examples are needed
+        m.setattr(fast_cross_encoder, 'has_bf16', lambda: True)
+        prepare_cross_encoder(source, out, titles=True)
+    card = FastCrossEncoder(out).card
+    assert (card['precision'], card['titles']) == ('bf16', True)
     assert os.listdir(tmp_path) == ['fast']
+
+
+def test_a_processor_without_units_for_sixteen_bits_gets_eight(source, folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(fast_cross_encoder, 'has_bf16', lambda: False)
+    with pytest.raises(ModelError, match='eight bits need examples'): prepare_cross_encoder(source, tmp_path/'fast')
+    plain = FastCrossEncoder(folders['bf16'])   # right, but not fast
+    assert plain.describe()['runs_in'] == 'f32'
+    np.testing.assert_allclose(plain.score(QUESTION, PASSAGES), CrossEncoderReranker(source, 'cpu').score(QUESTION, PASSAGES), atol=0.01)
 
 
 def test_failures_are_said(folders, monkeypatch):

@@ -74,7 +74,7 @@ def modules(project) -> list[str]: return sorted(p.relative_to(project).as_posix
 def test_the_wheel_holds_the_package_and_nothing_else(wheel, project, modules):
     with zipfile.ZipFile(wheel) as z: names = z.namelist()
     own = sorted(n for n in names if '.dist-info/' not in n)
-    assert own == sorted([*modules, 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/demo_notes.jsonl', 'cpqa/py.typed'])
+    assert own == sorted([*modules, 'cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/demo_notes.jsonl', 'cpqa/py.typed'])
     assert any(n.endswith('.dist-info/licenses/LICENSE') or n.endswith('.dist-info/LICENSE') for n in names)
     with zipfile.ZipFile(wheel) as z:
         for name in own: assert z.read(name) == (project/name).read_bytes()
@@ -83,7 +83,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel, project, modules):
 def test_the_source_distribution_can_be_built(built, modules):
     "`built` has made the wheel from it; here is what else a packager looks for."
     with tarfile.open(next(built.glob('cpqa-*.tar.gz'))) as t: names = {n.partition('/')[2] for n in t.getnames()}
-    assert {'setup.py', 'settings.ini', 'README.md', 'LICENSE', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/demo_notes.jsonl', *modules} <= names
+    assert {'setup.py', 'settings.ini', 'README.md', 'LICENSE', 'cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/demo_notes.jsonl', *modules} <= names
     assert not any(n.startswith(('.', '_', 'nbs')) or n.endswith(('.ipynb', '.pyc')) for n in names)
 
 

@@ -182,6 +182,18 @@ def test_the_same_question_counts_once(tmp_path):
     assert len(generate_pairs(PASSAGES, Scripted({}), n=2).pairs) == 2
 
 
+def test_the_same_passage_is_asked_about_once(tmp_path):
+    for _ in range(2):   # now, and from the file
+        llm = Scripted({})
+        made = generate_pairs([PASSAGES[0], PASSAGES[1], PASSAGES[0]], llm, path=tmp_path/'p.jsonl')
+        assert [p.question for p in made.pairs] == QUESTIONS[:2] and (made.tried, made.rejected) == (3, {'repeated': 1})
+    assert llm.seen == []
+
+
+def test_a_client_that_gives_no_text_costs_one_pair():
+    assert generate_pairs(PASSAGES, Scripted({1: None})).rejected == {'unreadable': 1}
+
+
 def test_a_recording_stands_in_for_the_model(tmp_path):
     made = generate_pairs(PASSAGES, Recorded(Scripted({1: 'nonsense'}), tmp_path/'tape.jsonl'))
     assert generate_pairs(PASSAGES, Replayed(tmp_path/'tape.jsonl')) == made and made.rejected == {'unreadable': 1}

@@ -2,6 +2,7 @@
 
 That the scores are good cannot be tested here: the trained weights are downloads."""
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -198,13 +199,49 @@ def test_a_gpu_that_is_not_there_is_an_error(folders, monkeypatch):
     with pytest.raises(ModelError, match='finds no GPU'): CrossEncoderReranker(folders['bert'], 'cuda')
     assert pretrained.placed(None, None, 'fp16') == ('cpu', 'fp32')
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
-    assert pretrained.placed(None, None, 'bf16') == ('cuda', 'bf16')
+    monkeypatch.setattr(torch.cuda, 'device_count', lambda: 1)
+    assert pretrained.placed(None, None, 'bf16') == ('cuda', 'bf16') and pretrained.placed('cuda:0', None, 'bf16') == ('cuda:0', 'bf16')
+    with pytest.raises(ModelError, match='no cuda:1 here'): pretrained.placed('cuda:1', None, 'fp16')
+    with pytest.raises(ModelError, match='not a device'): pretrained.placed('gpu', None, 'fp16')
+    assert pretrained.placed('cpu:0', None, 'fp16') == ('cpu', 'fp32')
+
+
+@pytest.mark.parametrize('name', MAKERS)
+@pytest.mark.parametrize('tokens', [-1, 1, 3, 100_000])
+def test_too_few_or_many_tokens_are_said_before_any_score(folders, name, tokens):
+    if (name, tokens) == ('t5', 100_000): return   # its positions are relative: it reads any number
+    with pytest.raises(ModelError, match='leave room|reads '): MAKERS[name][1](folders[name], 'cpu', max_tokens=tokens)
+
+
+def test_a_model_that_cannot_be_had_is_not_called_another_kind(monkeypatch):
+    "As without a network: sentence-transformers then says None of every file."
+    import sentence_transformers.util
+    monkeypatch.setattr(sentence_transformers.util, 'load_file_path', lambda *a, **k: None)
+    with pytest.raises(ModelError, match='could not be loaded .*and a network'): ColBERTReranker('colbertv2', 'cpu')
+    with pytest.raises(ModelError, match="no folder ''"): CrossEncoderReranker('', 'cpu')
+
+
+def test_a_pickled_part_of_a_colbert_is_refused(models, tmp_path):
+    "In sentence-transformers' own layout the last matrix is a file of its own, which may be a pickle."
+    from safetensors.torch import load_file
+    folder, found = tmp_path/'model', [passage(t) for t in TEXTS[:3]]
+    models['colbert'].model.save(str(folder))
+    close(ColBERTReranker(folder, 'cpu').score(QUESTION, found), models['colbert'].score(QUESTION, found))
+    part, = (f for f in folder.rglob('model.safetensors') if f.parent != folder)
+    torch.save(load_file(part), part.with_name('pytorch_model.bin'))
+    ColBERTReranker(folder, 'cpu')   # it is not read where the other is there
+    part.unlink()
+    with pytest.raises(ModelError, match=f'{part.parent.name} holds pickled weights only'): ColBERTReranker(folder, 'cpu')
+
+
+def test_a_folder_of_the_cache_is_known_by_its_model(folders, tmp_path):
+    cached = shutil.copytree(folders['bert'], tmp_path/'models--ncbi--MedCPT-Cross-Encoder'/'snapshots'/'0123abc')
+    assert CrossEncoderReranker(cached, 'cpu').titles and not CrossEncoderReranker(folders['bert'], 'cpu').titles
 
 
 def test_nothing_of_a_model_is_run(folders, tmp_path):
     "A pickle that would write a file, and code that a configuration names: neither is touched."
     import pickle
-    import shutil
     trap = tmp_path/'ran'
     class Trap:
         def __reduce__(self): return (Path.touch, (trap,))

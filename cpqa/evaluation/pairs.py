@@ -137,12 +137,12 @@ def read_question(said: str) -> str | None:
             return ' '.join(''.join(c if c.isprintable() else ' ' for c in item['question']).split())
     return None
 
-# %% ../../nbs/evaluation/pairs.ipynb #a648b645
+# %% ../../nbs/evaluation/pairs.ipynb #91feef56
 REASONS = {'unreadable': 'there is no JSON object with a question', 'none': 'the model says that the passage answers no question',
            'not one question': 'it does not end in its only question mark', 'too short': 'it has fewer than four words', 'too long': 'it has more than forty words',
            'cannot stand alone': 'it points at its passage, as "this study" does', 'a link': 'it names an address of the web',
            'quotes': 'eight words in a row are those of the passage', 'off the passage': 'it shares no word with the title, or with the text where there is no title',
-           'repeated': 'another passage has the same question'}
+           'repeated': 'another passage has the same question, or the passage came before'}
 LEANING = re.compile(r'\b(?:(?:this|these|the (?:present|current|above|following|given|aforementioned)) (?:\w+ )?(?:stud(?:y|ies)|trials?|articles?|papers?|reviews?|reports?|texts?'
                      r'|passages?|abstracts?|authors?|patients|participants|cases?|findings|results|data|analys[ei]s|experiments?|investigations?|cohort|survey|work)'
                      r'|the (?:passage|text|abstract|article|paper|authors?|excerpt|study|document)|according to the|mentioned|described (?:here|above)|in this)\b', re.I)
@@ -193,19 +193,19 @@ def _done(path: Path | None) -> dict[str, Tried]:
         except UNFIT: continue
     return {t.key: t for t in lines if t.reason != 'failed'}
 
-# %% ../../nbs/evaluation/pairs.ipynb #d4043066
+# %% ../../nbs/evaluation/pairs.ipynb #31085873
 def _ask(passage: Passage, llm: LLM, prompt: QuestionPrompt, key: str, known: set[str]) -> Tried:
     "One passage and what came of it; `known` are the questions there are, in lower case."
     place = (key, passage.doc_id, passage.start, passage.end, passage.text)
-    try: said = llm.complete(question_messages(passage, prompt), max_tokens=200).text
+    try: said = llm.complete(question_messages(passage, prompt), max_tokens=200).text or ''   # some clients give None where a model refuses
     except Exception as e: return Tried(*place, reason='failed', said=short(str(e)))   # whatever a client raises, the work done stays
     question = read_question(said)
     reason = why_not(question, passage) or ('repeated' if question.lower() in known else '')
     return Tried(*place, reason=reason, said=short(said)) if reason else Tried(*place, question=question)
 
 def _each(passages: Iterable[Passage], llm: LLM, prompt: QuestionPrompt, path: Path | None) -> Iterator[Tried]:
-    "What came of each passage, from the file or now."
-    done = _done(path)
+    "What came of each passage, from the file or now; the same passage again is 'repeated'."
+    done, seen = _done(path), set()
     known = {t.question.lower() for t in done.values() if t.question}
     if path and path.exists() and not path.read_bytes().endswith(b'\n'):   # the last line was cut off
         with open(path, 'ab') as f: f.write(b'\n')
@@ -218,7 +218,8 @@ def _each(passages: Iterable[Passage], llm: LLM, prompt: QuestionPrompt, path: P
                 with open(path, 'ab') as f: f.write(msgspec.json.encode(tried) + b'\n')
             if tried.question: known.add(tried.question.lower())
             done[key] = tried
-        yield done[key]
+        yield msgspec.structs.replace(done[key], question='', reason='repeated') if key in seen else done[key]
+        seen.add(key)
 
 # %% ../../nbs/evaluation/pairs.ipynb #2afdbeb4
 def generate_pairs(

@@ -67,7 +67,7 @@ def probability(self: Calibrator, scores: Sequence[float]) -> np.ndarray:
 
 Calibrator.probability = probability
 
-# %% ../../nbs/passages/calibrate.ipynb #fec1b82b
+# %% ../../nbs/passages/calibrate.ipynb #fb2ed500
 def _judged(scores: Sequence[float], labels: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
     "Scores and labels as arrays. Raises `CalibrationError` unless there is a finite score and a label of 0 or 1 for each passage, and both labels occur."
     x, y = _scores(scores), np.asarray(labels, dtype=float)
@@ -76,6 +76,12 @@ def _judged(scores: Sequence[float], labels: Sequence[bool]) -> tuple[np.ndarray
     if not np.isin(y, (0, 1)).all(): raise CalibrationError('a label is neither 0 nor 1: expected 1 for a relevant passage and 0 for another')
     if not 0 < y.sum() < len(y): raise CalibrationError(f'{int(y.sum())} of {len(y)} passages are relevant: expected some that are and some that are not')
     return x, y
+
+def _given(p: Sequence[float], labels: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
+    "As `_judged`, of probabilities."
+    p, y = _judged(p, labels)
+    if p.min() < 0 or p.max() > 1: raise CalibrationError('a probability lies outside 0 to 1: give probabilities here, not scores')
+    return p, y
 
 def _logistic(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     "Slope and intercept by maximum likelihood, with Platt's targets."
@@ -97,7 +103,7 @@ def _isotonic(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float], ...]:
     least = 1 / (len(x) + 2)
     return tuple((float(s), float(p)) for s, p in zip(middles, found.x[found.blocks[:-1]].clip(least, 1 - least)))
 
-# %% ../../nbs/passages/calibrate.ipynb #0d5203f1
+# %% ../../nbs/passages/calibrate.ipynb #ff7d7d66
 def fit_calibrator(
     scores: Sequence[float],          # of judged passages, of many questions
     labels: Sequence[bool],           # is each relevant?
@@ -108,12 +114,12 @@ def fit_calibrator(
     x, y = _judged(scores, labels)
     if method not in ('logistic', 'isotonic'): raise CalibrationError(f'{str(method)[:40]!r} is not a method: choose logistic or isotonic')
     about = {'n': len(x), 'base_rate': float(y.mean()), **about}
-    if method == 'isotonic': return Calibrator(method, knots=_isotonic(x, y), **about)
-    slope, intercept = _logistic(x, y)
-    if slope <= 0: raise CalibrationError('higher scores are not more often relevant, so no probability that keeps their order fits them: check the scores and the labels')
-    return Calibrator(method, slope, intercept, **about)
+    knots, (slope, intercept) = (_isotonic(x, y), (1.0, 0.0)) if method == 'isotonic' else ((), _logistic(x, y))
+    if slope <= 0 or len(knots) == 1:
+        raise CalibrationError('higher scores are not more often relevant, so no probability that keeps their order fits them: check the scores and the labels')
+    return Calibrator(method, knots=knots, **about) if knots else Calibrator(method, slope, intercept, **about)
 
-# %% ../../nbs/passages/calibrate.ipynb #a0dff82d
+# %% ../../nbs/passages/calibrate.ipynb #057de83c
 class Bin(Record, frozen=True):
     "`n` passages whose probabilities lie in `low` to `high`: their mean probability, the `share` that is relevant, and its 95 % interval."
     low: float
@@ -132,7 +138,7 @@ def bin_numbers(p: np.ndarray, bins: int = 10, by: str = 'count') -> np.ndarray:
 
 def reliability(p: Sequence[float], labels: Sequence[bool], bins: int = 10, by: str = 'count') -> tuple[Bin, ...]:
     "The bins that hold any passage, by rising probability."
-    p, y = _judged(p, labels)
+    p, y = _given(p, labels)
     number, test = bin_numbers(p, bins, by), require('scipy.stats', 'eval').binomtest
     out = []
     for i in np.unique(number):
@@ -141,17 +147,16 @@ def reliability(p: Sequence[float], labels: Sequence[bool], bins: int = 10, by: 
         out.append(Bin(float(inside.min()), float(inside.max()), len(inside), float(inside.mean()), hits / len(inside), float(ends.low), float(ends.high)))
     return tuple(out)
 
-# %% ../../nbs/passages/calibrate.ipynb #0bacef43
+# %% ../../nbs/passages/calibrate.ipynb #08e9ce30
 def expected_calibration_error(p: Sequence[float], labels: Sequence[bool], bins: int = 10, by: str = 'count') -> float:
     "The gap between mean probability and share relevant, averaged over the passages of `bins` bins: 0 is best."
-    p, y = _judged(p, labels)
+    p, y = _given(p, labels)
     number = bin_numbers(p, bins, by)
     return float(np.abs(np.bincount(number, p - y)).sum() / len(p))
 
 def calibration_values(p: Sequence[float], labels: Sequence[bool]) -> dict[str, float]:
     "ECE by count and by width, Brier score and log loss (in nats): lower is better."
-    p, y = _judged(p, labels)
-    if p.min() < 0 or p.max() > 1: raise CalibrationError('a probability lies outside 0 to 1: give probabilities here, not scores')
+    p, y = _given(p, labels)
     safe = p.clip(1e-12, 1 - 1e-12)
     return {'ECE (equal count)': expected_calibration_error(p, y), 'ECE (equal width)': expected_calibration_error(p, y, by='width'),
             'Brier': float(np.mean((p - y)**2)), 'log loss': float(-np.mean(np.where(y > 0, np.log(safe), np.log1p(-safe))))}

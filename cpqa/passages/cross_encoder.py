@@ -19,7 +19,7 @@ from .pretrained import Precision, load_pretrained, tokens_per_batch
 from .rerank import RerankError, sound_scores
 from ..retrieval.encoders import ModelError
 
-# %% ../../nbs/passages/cross_encoder.ipynb #77ac59f8
+# %% ../../nbs/passages/cross_encoder.ipynb #ed770ff6
 class Trained(NamedTuple):
     "What a published cross-encoder expects."
     name: str          # at Hugging Face
@@ -34,18 +34,19 @@ CROSS_ENCODERS = {
 }
 
 def trained(name: str | Path) -> Trained:
-    "What is known of the model of this short name, hub name or folder; a folder is known by its own name."
+    "What is known of the model of this short name, hub name or folder; a folder is known by its own name, one in Hugging Face's cache by its model's."
     rows = {key: row for short, row in CROSS_ENCODERS.items() for key in (short, row.name, row.name.split('/')[1])}
-    name = str(name)
-    if Path(name).is_dir(): return rows.get(Path(name).resolve().name, Trained(name, False, 512))._replace(name=name)
-    return rows.get(name, Trained(name, False, 512))
+    name, folder = str(name), Path(name).resolve()
+    if not Path(name).is_dir(): return rows.get(name, Trained(name, False, 512))
+    if folder.parent.name == 'snapshots': folder = folder.parents[1]   # of Hugging Face's cache: models--owner--name/snapshots/commit
+    return rows.get(folder.name.split('--')[-1], Trained(name, False, 512))._replace(name=name)
 
 # %% ../../nbs/passages/cross_encoder.ipynb #ba31b5a3
 def pair_logits(outputs: Any) -> Any:
     "One score a pair, shape (n,), from outputs of shape (n, 1), as they are, or (n, 2), second less first."
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
-# %% ../../nbs/passages/cross_encoder.ipynb #06fc1cd2
+# %% ../../nbs/passages/cross_encoder.ipynb #5167649d
 class CrossEncoderReranker:
     "Any cross-encoder of transformers, by short name (`CROSS_ENCODERS`), hub name or folder; scores are logits."
     def __init__(self,
@@ -61,6 +62,7 @@ class CrossEncoderReranker:
         if self.net.model.config.num_labels not in (1, 2):
             raise ModelError(f'{name} gives {self.net.model.config.num_labels} scores a pair: a cross-encoder for ranking gives one, or two for no and yes')
         self.max_tokens = max_tokens or min(known.max_tokens, self.net.longest)
+        encode_pairs(self.net.tokenizer.backend_tokenizer, '', [], self.max_tokens)   # says so where there is no room
         if self.max_tokens > self.net.longest: raise ModelError(f'{name} reads at most {self.net.longest} tokens, not {self.max_tokens}: lower max_tokens')
         self.budget, self.titles = budget or tokens_per_batch(self.net.device), known.titles if titles is None else titles
         self.multiple = 1 if self.net.device == 'cpu' else 8

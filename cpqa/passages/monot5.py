@@ -38,7 +38,7 @@ def asked_model(name: str | Path) -> AskedModel:
     rows = MONOT5 | {row.name: row for row in MONOT5.values()}
     return rows.get(str(name), AskedModel(str(name)))
 
-# %% ../../nbs/passages/monot5.ipynb #db81112c
+# %% ../../nbs/passages/monot5.ipynb #bed9fed7
 def encode_prompts(tokenizer: Any, query: str, texts: Sequence[str], max_tokens: int, end: int) -> list[Pair]:
     "The prompt of each text as a row of tokens with the number `end` last; the document is cut, a query at half of the room."
     tokenizer.no_truncation()
@@ -46,12 +46,12 @@ def encode_prompts(tokenizer: Any, query: str, texts: Sequence[str], max_tokens:
     tokens = lambda batch: [e.ids for e in tokenizer.encode_batch(batch, add_special_tokens=False)]
     asks, says, wants, question = tokens([*PROMPT, clean_text(query)])
     room = max_tokens - len(asks + says + wants) - 1
-    if room < 2: raise ValueError(f'max_tokens must leave room for a token of question and document beside the prompt, got {max_tokens}')
+    if room < 2: raise ModelError(f'max_tokens must leave room for a token of question and document each beside the prompt, got {max_tokens}: raise it')
     head = asks + question[:room // 2] + says
     rows = [head + document[:max_tokens - len(head + wants) - 1] + wants + [end] for document in tokens([clean_text(t) for t in texts])]
     return [Pair(row, [0] * len(row)) for row in rows]
 
-# %% ../../nbs/passages/monot5.ipynb #39c27935
+# %% ../../nbs/passages/monot5.ipynb #8a2cfe86
 class MonoT5Reranker:
     "A T5 that was trained to answer 'true' or 'false', by short name (`MONOT5`), hub name or folder; scores are log odds."
     def __init__(self,
@@ -68,6 +68,7 @@ class MonoT5Reranker:
         self.words = [self.net.tokenizer.convert_tokens_to_ids(w) for w in (known.true, known.false)]
         if self.net.tokenizer.unk_token_id in self.words or None in self.words:
             raise ModelError(f'{name} does not know {known.true} and {known.false} as words: it is no MonoT5')
+        encode_prompts(self.net.tokenizer.backend_tokenizer, '', [], max_tokens, self.net.tokenizer.eos_token_id)   # says so where there is no room
 
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One logarithm of odds a passage. Raises `RerankError` where the network gives no finite number."

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['clean_text', 'pair_text', 'Pair', 'encode_pairs', 'Padded', 'padded', 'in_batches']
 
-# %% ../../nbs/passages/pair_texts.ipynb #636eb5b4
+# %% ../../nbs/passages/pair_texts.ipynb #3e717f64
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.records import Passage
-from ..retrieval.encoders import batches
+from ..retrieval.encoders import ModelError, batches
 
 # %% ../../nbs/passages/pair_texts.ipynb #b7e2bfd0
 _CONTROLS = re.compile('[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]')   # tab and line ends are white space already
@@ -28,7 +28,7 @@ def pair_text(passage: Passage, titles: bool = False) -> str:
     if title and title[-1] not in '.?!': title += '.'
     return clean_text(f'{title} {passage.text}').strip()
 
-# %% ../../nbs/passages/pair_texts.ipynb #f401733d
+# %% ../../nbs/passages/pair_texts.ipynb #c946572a
 class Pair(NamedTuple):
     "One row of tokens that a cross-encoder reads: their numbers, and the part (0 or 1) that each belongs to."
     ids: list[int]
@@ -40,11 +40,11 @@ def encode_pairs(
     texts: Sequence[str],
     max_tokens: int = 512,   # of a pair, marks included
 ) -> list[Pair]:
-    "One `Pair` a text, at most `max_tokens` long: too long a passage loses its end, a question is cut at half of the room."
+    "One `Pair` a text, at most `max_tokens` long: too long a passage loses its end, a question is cut at half of the room. Raises `ModelError` where there is none."
     tokenizer.no_truncation()
     tokenizer.no_padding()
     room = max_tokens - tokenizer.num_special_tokens_to_add(is_pair=True)
-    if room < 2: raise ValueError(f'max_tokens must leave room for a token of question and passage, got {max_tokens}')
+    if room < 2: raise ModelError(f'max_tokens must leave room for a token of question and passage each, got {max_tokens}: raise it')
     question = tokenizer.encode(clean_text(query), add_special_tokens=False)
     question.truncate(room // 2)
     rows = tokenizer.encode_batch([clean_text(t) for t in texts], add_special_tokens=False)

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from ..core.basics import require, sha256
 from ..retrieval.encoders import ModelError, hushed
 
-# %% ../../nbs/passages/pretrained.ipynb #f149ccd9
+# %% ../../nbs/passages/pretrained.ipynb #c595d291
 Precision = Literal['fp32', 'fp16', 'bf16']
 DTYPES = {'fp32': 'float32', 'fp16': 'float16', 'bf16': 'bfloat16'}   # as PyTorch calls them
 
@@ -25,11 +25,15 @@ def placed(device: str | None, precision: Precision | None, on_gpu: Precision) -
     "Device and precision to use where `None` leaves them open. Raises `ModelError` for what this machine or PyTorch has not."
     torch = require('torch', 'offline')
     device = device or ('cuda' if torch.cuda.is_available() else 'cpu')
-    precision = precision or ('fp32' if device == 'cpu' else on_gpu)
+    try: kind, number = (d := torch.device(device)).type, d.index or 0
+    except RuntimeError as e: raise ModelError(f"{device!r} is not a device of PyTorch: choose 'cpu', 'cuda', or 'cuda:1' for the second GPU") from e
+    precision = precision or ('fp32' if kind == 'cpu' else on_gpu)
     if precision not in get_args(Precision): raise ModelError(f'{precision!r} is not a precision: choose {", ".join(get_args(Precision))}')
-    if device.startswith('cuda') and not torch.cuda.is_available():
+    if kind == 'cuda' and not torch.cuda.is_available():
         raise ModelError('PyTorch finds no GPU here: leave out the device, or install a PyTorch that fits the GPU and its driver')
-    return device, precision
+    if kind == 'cuda' and number and number >= torch.cuda.device_count():
+        raise ModelError(f'there is no {device} here, PyTorch finds {torch.cuda.device_count()} GPUs and counts them from 0: choose another, or leave out the device')
+    return 'cpu' if kind == 'cpu' else str(device), precision
 
 def tokens_per_batch(device: str) -> int:
     "How many tokens, padding included, a batch may have: few on a CPU, where a larger one gains nothing, more on a GPU."
@@ -65,15 +69,15 @@ class Pretrained:
         "Which network this is, and in which precision it runs."
         return {**self.identity, 'precision': self.precision}
 
-# %% ../../nbs/passages/pretrained.ipynb #bba3a3f9
+# %% ../../nbs/passages/pretrained.ipynb #f6500491
 _HUB_NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[\w.-]+)?')
 
 def reason(error: BaseException) -> str: return (str(error).strip().split('\n') or [''])[0].rstrip('.: ')[:200] or type(error).__name__
 
 def demand_model(name: str | Path):
     "Raises `ModelError` for what is neither a folder nor could be a name at Hugging Face, before anything is looked up."
-    if not Path(name).is_dir() and not _HUB_NAME.fullmatch(str(name)):
-        raise ModelError(f'there is no folder {name}: give a folder that holds a model, or a name at Hugging Face such as ncbi/MedCPT-Cross-Encoder')
+    if not str(name) or not Path(name).is_dir() and not _HUB_NAME.fullmatch(str(name)):   # Path('') is the current folder
+        raise ModelError(f'there is no folder {str(name)!r}: give a folder that holds a model, or a name at Hugging Face such as ncbi/MedCPT-Cross-Encoder')
 
 def load_pretrained(
     kind: str,                           # class of transformers, as 'AutoModelForSequenceClassification'
@@ -98,4 +102,5 @@ def load_pretrained(
         raise ModelError(f'{name} has no trained weights for {", ".join(missing[:3])}: it is a model of another kind than asked for')
     if getattr(tokenizer, 'backend_tokenizer', None) is None:
         raise ModelError(f'{name} has no tokenizer.json: save it with a tokenizer of the package tokenizers')
+    if tokenizer.pad_token_id is None: raise ModelError(f'{name} has no padding token, so its rows make no batch: set pad_token in its tokenizer_config.json')
     return Pretrained(str(name), model.eval().to(device), tokenizer, device, precision)

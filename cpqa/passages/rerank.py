@@ -47,13 +47,13 @@ class NoReranker:
         return np.arange(0, -len(passages), -1, dtype=np.float32)
     def describe(self) -> dict[str, Any]: return {'reranker': 'none'}
 
-# %% ../../nbs/passages/rerank.ipynb #72b11803
+# %% ../../nbs/passages/rerank.ipynb #bf367da1
 class BM25Reranker:
-    "BM25+ (rank-bm25) over the passages given, title and text together, as a share of the best possible: 0 to 1."
+    "BM25+ (rank-bm25) over the passages given, title and text together, as a share of the best possible: 2/7 with no word of the query, to 1."
     comparable = False   # a score depends on the other passages
 
     def index(self, passages: Sequence[Passage], words: Sequence[str]) -> BM25Plus | None:
-        "The passages' terms, counted for these words of a query; None where no passage has a term."
+        "The passages' terms, counted (a subclass may count these `words` of the query alone); None where no passage has a term."
         terms = [ENGLISH.analyze(embedded_text(p.title, p.text)) for p in passages]
         return BM25Plus(terms) if any(terms) else None
 

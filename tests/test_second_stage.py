@@ -1,0 +1,195 @@
+"""The second stage as a question meets it: names, budgets, thresholds, failing rerankers, odd documents, documents that come live."""
+import json
+
+import numpy as np
+import pytest
+
+from cpqa import pipeline
+from cpqa.core.basics import CpqaError
+from cpqa.core.records import Document
+from cpqa.core.toy import TOY
+from cpqa.literature.entrez import Entrez
+from cpqa.passages.rerank import NoReranker
+from cpqa.passages.segment import SEGMENTERS
+from cpqa.pipeline import CancerQA, build_index
+from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.entrez_server import EntrezServer
+
+QUESTION = 'What are the side effects of tamoxifen?'
+FLUSHES = 'Hot flushes were the main side effect.'
+ODD = {
+    'a title': '', 'a long sentence': 'tamoxifen ' * 5000 + 'end.', 'no end': 'tamoxifen goes on and on ' * 60, 'a table': 'Arm\tn\tHR\nTamoxifen\t12\t0.5 (0.3-0.8)\n' * 6,
+    'Chinese': '患者接受了他莫昔芬治疗。肿瘤没有复发。' * 6, 'Arabic': 'تم علاج المرضى. لم يعد الورم. ' * 6,
+    'control characters': 'Tamoxifen\x00 helped\x1b[2J. \x02\x03\x1f So\x7f it was\x85. ' * 4, 'a long word': 'ACGT' * 300,
+}
+STRANGE = [Document(f'{900 + i}', f'Tamoxifen, {name}', text, year=2020) for i, (name, text) in enumerate(ODD.items())]
+
+
+class Counted:
+    "The model, and how many documents' texts it was given."
+    def __init__(self, model): self.model, self.dim, self.texts = model, model.dim, 0
+    def describe(self): return self.model.describe()
+
+    def encode(self, texts, kind='document'):
+        self.texts += len(texts) * (kind == 'document')
+        return self.model.encode(texts, kind)
+
+
+class Failing:
+    "A reranker of lengths that goes wrong at the `n`-th call."
+    def __init__(self, how: str, n: int = 1): self.how, self.n, self.calls = how, n, 0
+    def describe(self): return {'reranker': 'failing'}
+
+    def score(self, query, passages):
+        self.calls += 1
+        scores = np.array([len(p.text) for p in passages], dtype=np.float32)
+        if self.calls < self.n: return scores
+        if self.how == 'raises': raise RuntimeError('out of\nmemory')
+        if self.how == 'short': return scores[1:]
+        return scores * np.nan
+
+
+@pytest.fixture(scope='module')
+def encoder(): return EmbeddedEncoder()
+
+
+@pytest.fixture(scope='module')
+def libraries(encoder, tmp_path_factory):
+    "The toy articles, cut by the segmenter of a name."
+    made, folder = {}, tmp_path_factory.mktemp('cut')
+
+    def of(name: str):
+        if name not in made: made[name] = build_index([TOY], folder/name.replace(':', '-'), encoder=encoder, segmenter=name)
+        return made[name]
+    return of
+
+
+def sound(answer, documents=(*TOY, *STRANGE)):
+    "Quotes and evidence stand where they say."
+    texts = {d.id: d.text for d in documents}
+    for c in answer.citations: assert texts[c.pmid][c.start:c.end] == c.quote
+    for e in answer.evidence: assert texts[e.passage.doc_id][e.passage.start:e.passage.end] == e.passage.text
+    json.dumps(answer.to_dict(), allow_nan=False)
+
+
+# ---- odd documents, cut in every way
+
+@pytest.mark.parametrize('name', ['sentences', 'fixed:7:2', 'tokens:9:3', 'window:1', 'texttiling', 'seos:16:4'])
+def test_a_library_cut_in_any_way_is_asked_and_searched(name, libraries, encoder):
+    library = libraries(name)
+    answer = CancerQA(library, encoder).ask(QUESTION)
+    sound(answer)
+    assert FLUSHES in [c.quote for c in answer.citations]   # though passages of seven words hold no whole sentence
+    told = answer.trace['passages']
+    assert told['segmenter'] == library.manifest.parts['vectors']['splitter'] and told['segmenter']['segmenter'] == name.partition(':')[0]
+    assert (told['reranked'], told['stopped'], told['reranker']['reranker']) == (told['candidates'], 'all', 'bm25')
+    for reranker in ('bm25', 'cosine'): assert CancerQA(library, encoder).search(QUESTION, 3, 'bm25', reranker)[0].id == 't3'
+
+
+def test_every_kind_of_segmenter_is_above():
+    assert set(SEGMENTERS) == {'sentences', 'fixed', 'tokens', 'window', 'texttiling', 'seos'}
+
+
+def test_single_sentences_are_read_with_their_neighbours(libraries, encoder):
+    answer = CancerQA(libraries('window:1'), encoder).ask(QUESTION)
+    found = next(e for e in answer.evidence if e.passage.doc_id == 't3')
+    assert found.passage.text == TOY[2].text   # both of its sentences
+
+
+@pytest.mark.parametrize('name', ['sentences', 'fixed:512:0', 'seos'])
+def test_a_library_of_strange_documents(name, encoder, tmp_path):
+    "Without text, without sentence ends, longer than the model: quotes stand where they say, or there are none."
+    library = build_index([STRANGE], tmp_path/'strange', encoder=encoder, segmenter=name)
+    for reranker in ('bm25', 'cosine', 'none'):
+        answer = CancerQA(library, encoder, reranker=reranker).ask(QUESTION)
+        sound(answer)
+        assert answer.trace['passages']['stopped'] == 'all' and answer.evidence
+
+
+# ---- what goes wrong
+
+@pytest.mark.parametrize('how', ['raises', 'nan', 'short'])
+@pytest.mark.parametrize('n, budget', [(1, None), (2, 60_000)], ids=['at once', 'in the middle'])
+def test_a_reranker_that_fails_leaves_the_first_order(how, n, budget, libraries, encoder):
+    library, reranker = libraries('fixed:7:2'), Failing(how, n)
+    answer = CancerQA(library, encoder, reranker=reranker, budget_ms=budget).ask(QUESTION)
+    again = CancerQA(library, encoder, reranker=Failing('raises')).ask(QUESTION)
+    sound(answer)
+    assert reranker.calls == n and [e.passage for e in answer.evidence] == [e.passage for e in again.evidence] != []
+    told = answer.trace['passages']
+    assert (told['stopped'], told['reranked'], told['reranker']) == ('failed', 0, {'reranker': 'failing'})
+    assert len(answer.notes) == 1 and 'Failing failed' in answer.notes[0] and 'the order of the first stage stands' in answer.notes[0] and '\n' not in answer.notes[0]
+
+
+def test_a_budget_ends_the_reranking(libraries, encoder):
+    reranker = Failing('', n=10**9)
+    answer = CancerQA(libraries('fixed:7:2'), encoder, reranker=reranker, budget_ms=0).ask(QUESTION)
+    told = answer.trace['passages']
+    assert (told['stopped'], told['reranked'], reranker.calls) == ('time', 8, 1) and told['candidates'] > 8 and not answer.notes
+
+
+@pytest.mark.parametrize('options, why', [
+    (dict(reranker='magic'), "'magic' is not a reranker: choose"), (dict(reranker=''), 'is not a reranker'), (dict(reranker='monot5'), 'needs a model behind a colon'),
+    (dict(segmenter='magic'), "'magic' is not a segmenter: choose"), (dict(segmenter='seos:5:5'), 'less than its size'),
+    (dict(threshold=1.5), 'a probability from 0 to 1'), (dict(threshold=float('nan')), 'a probability from 0 to 1'), (dict(budget_ms=-1), 'at least 0'), (dict(budget_ms=float('nan')), 'at least 0'),
+])
+def test_what_makes_no_sense_is_refused_before_anything_is_loaded(options, why, monkeypatch, tmp_path):
+    monkeypatch.setattr(pipeline, 'EmbeddedEncoder', None)
+    with pytest.raises(CpqaError, match=why): CancerQA(**options)
+    if 'segmenter' in options:
+        with pytest.raises(CpqaError, match=why): build_index([TOY], tmp_path/'out', **options)
+        assert not (tmp_path/'out').exists()
+
+
+def test_a_threshold_leaves_out_and_says_so(libraries, encoder):
+    library = libraries('sentences')
+    some = CancerQA(library, encoder, threshold=0.2).ask(QUESTION)
+    assert 0 < len(some.evidence) and all(e.probability >= 0.2 for e in some.evidence)
+    none = CancerQA(library, encoder, reranker='cosine', threshold=1.0).ask(QUESTION)
+    assert none.abstained and none.evidence == () and none.reason.startswith('None of the ') and 'probability of 1 or more' in none.reason and 'below 1' in none.notes[0]
+    with pytest.raises(CpqaError, match='rerank by bm25 or cosine, or leave out the threshold'): CancerQA(library, encoder, reranker=NoReranker(), threshold=0.2).ask(QUESTION)
+
+
+def test_no_reranker_leaves_the_order_as_it_is(encoder, tmp_path):
+    gone = Document('5', 'Tamoxifen side effects', 'Tamoxifen has side effects.', publication_types=('Retracted Publication',))
+    qa = CancerQA(build_index([[*TOY, gone]], tmp_path/'all', encoder=encoder), encoder)
+    for way in ('bm25', 'hybrid'): assert qa.search(QUESTION, 5, way, 'none') == qa.search(QUESTION, 5, way)
+
+
+def test_a_named_reranker_is_loaded_once(libraries, encoder, monkeypatch):
+    made = []
+    monkeypatch.setattr(pipeline, 'named_reranker', lambda name, encoder: made.append(name) or NoReranker())
+    qa = CancerQA(libraries('sentences'), encoder, reranker='monot5:some/model')
+    for _ in range(2): qa.ask(QUESTION)
+    assert made == ['monot5:some/model']
+
+
+# ---- documents that come live
+
+@pytest.fixture
+def live(libraries, encoder, monkeypatch, tmp_path):
+    "A `CancerQA` that searches a server of the toy articles; its cache is `tmp_path`, its encoder is new."
+    monkeypatch.setenv('CPQA_CACHE', str(tmp_path))
+    with EntrezServer(libraries('sentences')) as server:
+        client = Entrez(url=server.url, email='', key='', cache=False, tries=2, backoff=0.001, timeout=5.0, deadline=10.0)
+        yield lambda **options: CancerQA(libraries('sentences'), Counted(encoder), source='pubmed', entrez=client, **options)
+
+
+@pytest.mark.parametrize('name', ['sentences', 'fixed:5:0', 'window:1', 'seos:16:4'])
+def test_live_documents_are_embedded_once(name, live, tmp_path):
+    first, second = live(segmenter=name), live(segmenter=name)
+    answer = first.ask(QUESTION)
+    sound(answer)
+    assert FLUSHES in [c.quote for c in answer.citations] and answer.trace['passages']['segmenter']['segmenter'] == name.partition(':')[0]
+    assert first._encoder.texts > 5
+    again = second.ask(QUESTION)   # another day
+    assert (again.citations, again.evidence) == (answer.citations, answer.evidence) and second._encoder.texts == 0
+    kept = b''.join(p.read_bytes() for p in tmp_path.rglob('*') if p.is_file())
+    assert b'tamoxifen' not in kept.lower() and b'hot flushes' not in kept.lower() and len(kept) > 5000
+
+
+def test_other_ways_of_cutting_share_no_vector_wrongly(live):
+    "What one segmenter left in the cache does not change what another finds."
+    after = [live(segmenter=name).ask(QUESTION) for name in ('seos:16:4', 'sentences')][1]
+    fresh = live(segmenter='sentences').ask(QUESTION)
+    assert after.evidence == fresh.evidence
