@@ -7,7 +7,7 @@ The network: the weights of all-MiniLM-L6-v2 as the body, and a head fitted here
 package: times depend on the sizes alone; its quality is not claimed, it is only shown to be no noise, and not to change in eight bits.
 
 The reference, on the same pairs in the same run: sentence-transformers' `CrossEncoder.predict` with its defaults (float32, batches of 32).
-The systems take turns, question by question, after two questions to warm up. Above depth 100 the reference has fewer questions.
+Runs that read fewer tokens of a pair stand beside those that read all. The systems take turns, question by question, after two questions to warm up. Above depth 100 the reference has fewer questions.
 """
 import argparse
 import random
@@ -190,6 +190,7 @@ def main(a):
         first, passages = data.test[-1], data.glued(data.test[-1], 50)
         loads = {p: loading(f, first, passages) for p, f in folders.items()}
         fast = {p: FastCrossEncoder(f) for p, f in folders.items()}
+        fast |= {f'bf16, {n} tokens': FastCrossEncoder(folders['bf16'], max_tokens=n) for n in a.tokens}
         systems = {'reference': Reference(source), **fast}
         save(a.name, {
             'data': 'bioasq_beir', 'network': 'all-MiniLM-L6-v2 with a head fitted in the benchmark: times are real, quality is not claimed',
@@ -208,5 +209,6 @@ if __name__ == '__main__':
     p.add_argument('--train', type=int, default=300, help='questions to fit the head on')
     p.add_argument('--calibration', type=int, default=64, help='questions to calibrate eight bits on, two passages each')
     p.add_argument('--depths', type=int, nargs='+', default=[10, 20, 50, 100, 200, 500])
+    p.add_argument('--tokens', type=int, nargs='*', default=[128, 160], help='of question and passage, for runs that cut longer pairs')
     p.add_argument('--name', default='cross_encoder_cpu', help='of the file in results')
     main(p.parse_args())
