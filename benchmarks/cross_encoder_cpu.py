@@ -60,8 +60,12 @@ class Data:
         return gold + found, [True] * len(gold) + [False] * len(found)
 
     def glued(self, question: dict, n: int) -> list[Passage]:
-        "`n` passages of 128 words, made of the documents nearest to the question."
-        words = [w for d in self.near(question, 2 * n + 20) for w in d.text.split()]
+        "`n` passages of 128 words, made of the documents nearest to the question, and of any others where these are too few."
+        found = self.near(question, 2 * n + 20)
+        words = [w for d in found for w in d.text.split()]
+        for d in self.documents.values():   # where the question finds too few
+            if len(words) >= WORDS * n: break
+            words += d.text.split()
         texts = [' '.join(words[WORDS * i:WORDS * (i + 1)]) for i in range(n)]
         return [Passage(doc_id=str(i), start=0, end=len(t), text=t) for i, t in enumerate(texts)]
 
