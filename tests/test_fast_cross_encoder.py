@@ -9,21 +9,22 @@ import textwrap
 import numpy as np
 import pytest
 from helpers import environment
+from msgspec.structs import replace
 
 from cpqa.core.records import Passage
 from cpqa.core.toy import TOY
-from cpqa.passages import fast_cross_encoder
 from cpqa.passages.cross_encoder import CrossEncoderReranker
 from cpqa.passages.fast_cross_encoder import CARD, FILES, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.rerank import RerankError
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.tiny_models import tiny_bert
+from cpqa.retrieval import prepared
 from cpqa.retrieval.encoders import ModelError
 
 pytest.importorskip('openvino')
 PASSAGES = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]
 QUESTION = 'Does aspirin lower the risk of polyps?'
-CORRELATION = {'f32': 0.99999, 'bf16': 0.98, 'int8': 0.7}   # a tiny network of random weights magnifies every rounding
+CORRELATION = {'f32': 0.99999, 'bf16': 0.98, 'w8': 0.97, 'int8': 0.7}   # a tiny network of random weights magnifies every rounding
 
 
 def passage(text: str, **more) -> Passage: return Passage(doc_id='x', start=0, end=len(text), text=text, **more)
@@ -59,10 +60,10 @@ def quantized(source, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def folders(source, tmp_path_factory):
-    return {p: prepare_cross_encoder(source, tmp_path_factory.mktemp('fast')/p, p) for p in ('f32', 'bf16')}
+    return {p: prepare_cross_encoder(source, tmp_path_factory.mktemp('fast')/p, p) for p in ('f32', 'bf16', 'w8')}
 
 
-@pytest.fixture(scope='module', params=['f32', 'bf16', 'int8'])
+@pytest.fixture(scope='module', params=['f32', 'bf16', 'w8', 'int8'])
 def fast(request, folders):
     return FastCrossEncoder(request.getfixturevalue('quantized')[2] if request.param == 'int8' else folders[request.param])
 
@@ -70,8 +71,8 @@ def fast(request, folders):
 def test_agrees_with_pytorch(fast, source):
     reference = CrossEncoderReranker(source, 'cpu').score(QUESTION, PASSAGES)
     scores = fast.score(QUESTION, PASSAGES)
-    assert scores.dtype == np.float32 and np.corrcoef(scores, reference)[0, 1] > CORRELATION[fast.card['precision']]
-    if fast.card['precision'] == 'f32': np.testing.assert_allclose(scores, reference, atol=1e-4)
+    assert scores.dtype == np.float32 and np.corrcoef(scores, reference)[0, 1] > CORRELATION[fast.card.precision]
+    if fast.card.precision == 'f32': np.testing.assert_allclose(scores, reference, atol=1e-4)
 
 
 def test_order_and_company_change_nothing(fast, folders, request):
@@ -80,7 +81,7 @@ def test_order_and_company_change_nothing(fast, folders, request):
     spread = scores.std()
     np.testing.assert_allclose(fast.score(QUESTION, [texts[i] for i in order]), scores[order], atol=0.05 * spread)
     np.testing.assert_allclose([fast.score(QUESTION, [t])[0] for t in texts[::4]], scores[::4], atol=0.05 * spread)
-    other = FastCrossEncoder(request.getfixturevalue('quantized')[2] if fast.card['precision'] == 'int8' else folders[fast.card['precision']], budget=200, threads=1)
+    other = FastCrossEncoder(request.getfixturevalue('quantized')[2] if fast.card.precision == 'int8' else folders[fast.card.precision], budget=200, threads=1)
     np.testing.assert_allclose(other.score(QUESTION, texts), scores, atol=0.05 * spread)
 
 
@@ -109,7 +110,7 @@ def test_titles_are_read_if_the_card_says_so(fast):
     texts = [passage('a risk', title='Aspirin'), passage('a risk')]
     assert np.ptp(fast.score(QUESTION, texts)) == 0 and fast.describe()['titles'] is False
     titled = FastCrossEncoder.__new__(FastCrossEncoder)
-    titled.__dict__ |= fast.__dict__ | {'card': fast.card | {'titles': True}}
+    titled.__dict__ |= fast.__dict__ | {'card': replace(fast.card, titles=True)}
     assert np.ptp(titled.score(QUESTION, texts)) > 0 and titled.describe()['titles'] is True
 
 
@@ -151,6 +152,14 @@ def test_a_card_of_another_kind_is_refused(folders, tmp_path):
         with pytest.raises(ModelError, match='prepare it again'): FastCrossEncoder(copy)
 
 
+def test_a_folder_prepared_before_there_were_models_cards_is_read(folders, tmp_path):
+    copy = shutil.copytree(folders['f32'], tmp_path/'copy')
+    new = json.loads((copy/CARD).read_text())
+    kept = ('model', 'weights', 'precision', 'titles', 'max_tokens', 'pad_id', 'inputs', 'sha256')
+    (copy/CARD).write_text(json.dumps({'reranker': 'fast-cross-encoder', **{k: new[k] for k in kept}}))
+    assert FastCrossEncoder(copy).describe() == FastCrossEncoder(folders['f32']).describe()
+
+
 def test_preparing_again_replaces_and_a_failure_leaves_the_old(source, folders, tmp_path, monkeypatch):
     out = shutil.copytree(folders['f32'], tmp_path/'fast')
     first = (out/CARD).read_bytes()
@@ -158,22 +167,22 @@ def test_preparing_again_replaces_and_a_failure_leaves_the_old(source, folders, 
     def full(*a, **k): raise RuntimeError('No space left on device')
     with monkeypatch.context() as m:
         m.setattr(openvino, 'save_model', full)
-        m.setattr(fast_cross_encoder, '_converted', lambda *a: None)   # saves seconds
+        m.setattr(prepared, 'convert', lambda *a: None)   # saves seconds
         with pytest.raises(ModelError, match='could not be written'): prepare_cross_encoder(source, out, 'bf16')
     with monkeypatch.context() as m:
         m.setattr(openvino, 'convert_model', full)
         with pytest.raises(ModelError, match='cannot convert .*CrossEncoderReranker'): prepare_cross_encoder(source, out, 'f32')
     assert (out/CARD).read_bytes() == first
     with monkeypatch.context() as m:   # a processor with units for sixteen bits: no examples are needed
-        m.setattr(fast_cross_encoder, 'has_bf16', lambda: True)
+        m.setattr(prepared, 'has_bf16', lambda: True)
         prepare_cross_encoder(source, out, titles=True)
     card = FastCrossEncoder(out).card
-    assert (card['precision'], card['titles']) == ('bf16', True)
+    assert (card.precision, card.titles) == ('bf16', True)
     assert os.listdir(tmp_path) == ['fast']
 
 
 def test_a_processor_without_units_for_sixteen_bits_gets_eight(source, folders, tmp_path, monkeypatch):
-    monkeypatch.setattr(fast_cross_encoder, 'has_bf16', lambda: False)
+    monkeypatch.setattr(prepared, 'has_bf16', lambda: False)
     with pytest.raises(ModelError, match='eight bits need examples'): prepare_cross_encoder(source, tmp_path/'fast')
     plain = FastCrossEncoder(folders['bf16'])   # right, but not fast
     assert plain.describe()['runs_in'] == 'f32'
@@ -185,5 +194,5 @@ def test_failures_are_said(folders, monkeypatch):
     with monkeypatch.context() as m:
         m.setattr(fast, '_infer', lambda pairs: np.full(len(pairs), np.nan, dtype=np.float32))
         with pytest.raises(RerankError, match='no finite score'): fast.score(QUESTION, PASSAGES)
-    fast.card = fast.card | {'inputs': ['input_ids']}   # an input too few: the runtime fails within a request
+    fast.card = replace(fast.card, inputs=('input_ids',))   # an input too few: the runtime fails within a request
     with pytest.raises(RerankError, match='failed on'): fast.score(QUESTION, PASSAGES[:3])

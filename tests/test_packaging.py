@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 from cpqa.core.toy import TOY
 
-EXTRAS = {'offline', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'dev'}
+EXTRAS = {'offline', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'train', 'dev'}
 HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn', 'ir_measures', 'nltk',
          'bert_score', 'nbdev', 'anthropic', 'openai']
 APACHE_2 = 'cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30'     # SHA-256 of the text at apache.org/licenses/LICENSE-2.0.txt
