@@ -1,4 +1,4 @@
-.PHONY: docs test export ci
+.PHONY: docs test export ci demo-vectors
 
 docs:     # the site, into _docs/
 	python .ci/docs.py
@@ -6,6 +6,9 @@ docs:     # the site, into _docs/
 export:   # after changing a notebook: clean it, and write cpqa/ anew
 	nbdev_clean
 	nbdev_export
+
+demo-vectors:   # after changing the bi-encoder in cpqa/data/models, or the demo notes
+	python .ci/demo_vectors.py
 
 test:
 	python -m pytest

@@ -1,17 +1,26 @@
 """Can a reranker's score be read as the probability that a passage is relevant?
 
-    python benchmarks/calibration.py LIBRARY [RERANKER ...] [--write] [--questions N]      # bm25 and cosine unless others are named
+    python benchmarks/calibration.py LIBRARY [RERANKER ...] [--encoder WHICH] [--write] [--questions N]
+    python benchmarks/calibration.py LIBRARY --encoder default --write       # for the models that come with cpqa, whenever their weights change
+    python benchmarks/calibration.py LIBRARY --encoder all-MiniLM-L6-v2      # bm25, and the cosine of MiniLM
 
 Questions of bioasq_beir; candidates: the passages of the first 50 documents of the hybrid search in a library of its corpus. A passage is
 relevant if it holds a snippet that experts marked for the question (`cpqa.evaluation.pairs.holds`); where the snippet is the title, or is not
 found, any passage of its document is. What no expert looked at counts as irrelevant, so the probabilities err on the low side.
 
-Rounds 7 to 9 choose and fit: logistic, unless isotonic has the lower log loss by cross-validation over questions (five folds) by more than its
-95 % interval. Round 10 only tests. BM25's raw sums, which grow with the question, are tried beside the share of the best possible score that our reranker gives.
+What was not trained on the questions (bm25, the cosine of MiniLM) is fitted on rounds 7 to 9 and tested on round 10. The models that come with
+cpqa were trained on rounds 7 to 9, where their scores are better than they will ever be again, so all that ranks with `--encoder default` is fitted
+on one half of round 10 and tested on the other, drawn by a hash of the question's id. The library must be of the same encoder. It goes into another
+result, calibration_default.json, and --write then replaces the calibrators of 'default' and of the cosine of the shipped encoder, and no others:
+those of earlier weights of either are removed, since no copy of cpqa that has this file has them.
+
+The questions that are fitted to also choose: logistic, unless isotonic has the lower log loss by cross-validation over questions (five folds) by more than its
+95 % interval. The others only test. BM25's raw sums, which grow with the question, are tried beside the share of the best possible score that our reranker gives.
 Only a calibrator that tells more than the base rate does (a lower log loss, cross-validated, by more than its interval) goes into the package.
 Intervals: bootstrap over questions; those of the calibration error keep the bins as they are. --write puts the calibrators into the package.
 """
 import argparse
+import hashlib
 import json
 from datetime import date
 
@@ -27,10 +36,21 @@ from cpqa.passages.calibrate import (CALIBRATORS_FILE, CalibrationError, bin_num
                                      reliability)
 from cpqa.passages.rerank import BM25Reranker
 from cpqa.passages.rerankers import reranker
-from cpqa.passages.two_stage import TwoStage
+from cpqa.passages.two_stage import TwoStage, comparable
+from cpqa.retrieval.encoders import MINILM
 
 DEPTHS, DEPTH, FOLDS, THRESHOLDS, FITTED, TESTED = (10, 50, 100), 50, 5, (0.1, 0.2, 0.3, 0.5, 0.7), (7, 8, 9), 10
 RAW = 'bm25, raw sums'
+SHIPPED = 'default'
+
+
+class Parts:
+    "Which questions fit and which test, as masks, and what they are called."
+    def __init__(self, questions: list[dict], halves: bool):
+        rounds = np.array([int(q['batch'].split('B')[0]) for q in questions])
+        half = np.array([hashlib.sha256(q['_id'].encode()).digest()[0] % 2 == 0 for q in questions])
+        self.fit, self.test = ((rounds == TESTED) & half, (rounds == TESTED) & ~half) if halves else (np.isin(rounds, FITTED), rounds == TESTED)
+        self.fitted, self.tested = ('one half of round 10', 'the other half of round 10') if halves else ('rounds 7 to 9', 'round 10')
 
 
 class RawBM25(BM25Reranker):
@@ -65,12 +85,13 @@ def collect(qa: CancerQA, rerankers: dict, questions: list[dict], gold: dict) ->
     for number, (q, vector) in enumerate(zip(questions, vectors)):
         documents = qa.library.documents(h.id for h in qa.search(q['text'], max(DEPTHS)))
         without['questions without candidates'] += not documents
+        all_of_them, rows = stage.candidates(documents)
+        once = {name: qa.vectors.of_rows(rows) @ vector if name == 'cosine' else r.score(q['text'], all_of_them) for name, r in rerankers.items() if comparable(r)}   # the same vectors, kept by the library
         for depth in DEPTHS:
-            passages, rows = stage.candidates(documents[:depth])
+            passages, _ = stage.candidates(documents[:depth])   # the first of all of them
             labels = [holds(p, gold[q['_id']]) for p in passages]
             for name, r in rerankers.items():
-                scores = qa.vectors.of_rows(rows) @ vector if name == 'cosine' else r.score(q['text'], passages)   # the same vectors, kept by the library
-                out.setdefault((name, depth), Judged()).add(number, scores, labels)
+                out.setdefault((name, depth), Judged()).add(number, once[name][:len(passages)] if name in once else r.score(q['text'], passages), labels)
     return out, without
 
 
@@ -105,12 +126,12 @@ def cross_validated(scores, labels, of, method: str) -> np.ndarray:
     return p
 
 
-def choose(scores, labels, of) -> tuple[str, bool, list[dict]]:
+def choose(scores, labels, of, fitted: str) -> tuple[str, bool, list[dict]]:
     "The method that cross-validation chooses, whether it tells more than the base rate, and the rows."
     by_method = {m: cross_validated(scores, labels, of, m) for m in ('logistic', 'isotonic')}
     loss = {m: -np.log(np.where(labels, p, 1 - p).clip(1e-12)) for m, p in by_method.items()}
     gain = bootstrap(loss['logistic'] - loss['isotonic'], groups=of)
-    rows = [{'method': m, 'questions': 'rounds 7-9, cross-validated', 'n': len(of), **values(p, labels, of)} for m, p in by_method.items()]
+    rows = [{'method': m, 'questions': f'{fitted}, cross-validated', 'n': len(of), **values(p, labels, of)} for m, p in by_method.items()]
     method, base = 'isotonic' if gain.low > 0 else 'logistic', np.where(labels, labels.mean(), 1 - labels.mean())
     told_more = bootstrap(-np.log(base) - loss[method], groups=of)
     rows.append({'log loss of logistic less that of isotonic': told(gain), f'log loss of the base rate less that of {method}': told(told_more)})
@@ -138,28 +159,40 @@ def shipped(c):
                                    knots=tuple((short(s), short(p)) for s, p in c.knots))
 
 
+def replaced(c, rerankers: dict, ours: bool) -> bool:
+    "Does a calibrator go: one of what was fitted now, or of earlier weights of the models that come with cpqa?"
+    if c.reranker in [r.describe() for r in rerankers.values()]: return True
+    cosine = c.reranker['reranker'] == 'cosine' and c.reranker['encoder'].get('model') != MINILM
+    return ours and (c.reranker['reranker'] == SHIPPED or cosine)
+
+
 def main():
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument('library')
-    asked.add_argument('rerankers', nargs='*', default=['bm25', 'cosine'])
+    asked.add_argument('rerankers', nargs='*', help='default: bm25 and cosine, or with --encoder default cosine and default')
+    asked.add_argument('--encoder', choices=(SHIPPED, MINILM), default=MINILM, help='of the library and the cosine')
     asked.add_argument('--write', action='store_true', help='put the calibrators into the package')
     asked.add_argument('--questions', type=int, help='only so many, evenly drawn, and no result is saved')
     a = asked.parse_args()
     if a.questions and a.write: asked.error('--write needs all questions: leave out --questions')
-    qa, questions = CancerQA(a.library), bioasq_questions()
+    ours = a.encoder == SHIPPED
+    a.rerankers = a.rerankers or (['cosine', SHIPPED] if ours else ['bm25', 'cosine'])
+    if SHIPPED in a.rerankers and not ours: asked.error("'default' was trained on rounds 7 to 9: give --encoder default, which fits on half of round 10")
+    qa, questions = CancerQA(a.library, None if ours else a.encoder), bioasq_questions()
+    if ours: questions = [q for q in questions if q['batch'].startswith(f'{TESTED}B')]
     if a.questions: questions = questions[::max(1, len(questions) // a.questions)]
-    rounds = np.array([int(q['batch'].split('B')[0]) for q in questions])
+    parts = Parts(questions, halves=ours)
     pairs = snippet_pairs(DATA / 'bioasq_beir')
     gold, places = gold_spans(pairs, {d.id: d for d in qa.library})
     rerankers = {name: reranker(name, lambda: qa.encoder) for name in a.rerankers}
     if 'bm25' in rerankers: rerankers[RAW] = RawBM25()
     found, without = collect(qa, rerankers, questions, gold)
-    fit, test = np.isin(rounds, FITTED), rounds == TESTED
+    fit, test = parts.fit, parts.test
     rows, chosen, calibrators = [], {}, []
     for (name, depth), judged in found.items():
         if depth != DEPTH: continue
         scores, labels, of = judged.where(fit)
-        try: method, worth_it, tried = choose(scores, labels, of)
+        try: method, worth_it, tried = choose(scores, labels, of, parts.fitted)
         except CalibrationError as e:
             rows.append({'reranker': name, 'failed': str(e)})
             continue
@@ -167,12 +200,12 @@ def main():
         rows += [{'reranker': name, 'depth': depth, **row} for row in tried]
         for m in ('logistic', 'isotonic'):
             c = fit_calibrator(scores, labels, m, reranker=rerankers[name].describe(), questions=int(fit.sum()), date=date.today().isoformat(),
-                               fitted_on=f'BioASQ rounds 7 to 9: passages of the first {DEPTH} documents of a hybrid search in the {len(qa.library):,} abstracts of the set',
-                               tested_on='BioASQ round 10')
+                               fitted_on=f'BioASQ, {parts.fitted}: passages of the first {DEPTH} documents of a hybrid search in the {len(qa.library):,} abstracts of the set',
+                               tested_on=f'BioASQ, {parts.tested}')
             for d in DEPTHS:
                 s, y, o = found[name, d].where(test)
                 p = c.probability(s)
-                row = {'reranker': name, 'depth': d, 'method': m, 'chosen': m == method, 'questions': 'round 10', 'n_questions': int(test.sum()), 'n': len(y),
+                row = {'reranker': name, 'depth': d, 'method': m, 'chosen': m == method, 'questions': parts.tested, 'n_questions': int(test.sum()), 'n': len(y),
                        'base_rate': round(float(y.mean()), 4), 'mean_probability': round(float(p.mean()), 4), **values(p, y, o)}
                 if d == DEPTH:
                     row['reliability'] = {by: [rounded(b) for b in reliability(p, y, by=by)] for by in ('count', 'width')}
@@ -181,16 +214,15 @@ def main():
                 rows.append(row)
     _, labels, _ = found[a.rerankers[0], DEPTH].where(fit)
     _, y, of = found[a.rerankers[0], DEPTH].where(test)
-    rows.append({'reranker': 'none: the base rate of rounds 7-9 for all', 'depth': DEPTH, 'questions': 'round 10', 'n': len(y), **values(np.full(len(y), labels.mean()), y, of)})
-    result = {'data': 'bioasq_beir', 'documents': len(qa.library), 'questions': len(questions), 'depth': DEPTH, **without, 'snippets': places, 'chosen_on_rounds_7_to_9': chosen,
-              'base_rate_rounds_7_to_9': round(float(labels.mean()), 4), 'interval': '95 %, bootstrap over questions, 10,000 resamples (2,000 for ECE, bins kept)',
+    rows.append({'reranker': f'none: the base rate of {parts.fitted} for all', 'depth': DEPTH, 'questions': parts.tested, 'n': len(y), **values(np.full(len(y), labels.mean()), y, of)})
+    result = {'data': 'bioasq_beir', 'documents': len(qa.library), 'questions': len(questions), 'depth': DEPTH, **without, 'snippets': places, 'encoder': qa.encoder.describe(), 'rerankers': {name: r.describe() for name, r in rerankers.items()},
+              f'chosen_on_{parts.fitted.replace(" ", "_")}': chosen, f'base_rate_{parts.fitted.replace(" ", "_")}': round(float(labels.mean()), 4), 'interval': '95 %, bootstrap over questions, 10,000 resamples (2,000 for ECE, bins kept)',
               'reliability_interval': "95 %, Wilson, as if passages were independent", 'rows': rows}
     if a.questions: print(json.dumps(result, indent=1))
-    else: save('calibration', result)
+    else: save('calibration_default' if ours else 'calibration', result)
     if a.write:
         new = [shipped(c) for c in calibrators]
-        fitted = [r.describe() for r in rerankers.values()]
-        old = [c for c in (read_calibrators() if CALIBRATORS_FILE.exists() else []) if c.reranker not in fitted]
+        old = [c for c in (read_calibrators() if CALIBRATORS_FILE.exists() else []) if not replaced(c, rerankers, ours)]
         CALIBRATORS_FILE.write_text('[\n' + ',\n'.join(c.to_json() for c in old + new) + '\n]\n', encoding='utf-8')
 
 

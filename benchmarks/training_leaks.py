@@ -13,8 +13,8 @@ import numpy as np
 from common import DATA, save
 
 from cpqa.retrieval.cached_encoder import CachedEncoder
-from cpqa.retrieval.encoders import EmbeddedEncoder
-from cpqa.training.examples import READERS, candidates, near_duplicates, reserved, test_questions, without_held_out, without_leaks
+from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
+from cpqa.training.held_out import READERS, candidates, near_duplicates, reserved, test_questions, without_held_out, without_leaks
 
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6)
 COSINES = (0.98, 0.95, 0.9, 0.85, 0.8, 0.75)
@@ -51,7 +51,7 @@ def main():
     args = parser.parse_args()
     tests, rest = test_questions(DATA), reserved(DATA)
     questions = [q for found in tests.values() for q in found]
-    encoder = None if args.no_vectors else CachedEncoder(EmbeddedEncoder(), kinds=('query',))   # the tests' questions are asked for with each source
+    encoder = None if args.no_vectors else CachedEncoder(EmbeddedEncoder(model=MINILM), kinds=('query',))   # the tests' questions are asked for with each source
     sources = {}
     for source, (folder, reader) in READERS.items():
         faults = []

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from cpqa.evaluation.statistics import wilson
 from cpqa.passages.calibrate import (CalibrationError, Calibrator, bin_numbers, calibration_values, calibrator, expected_calibration_error, fit_calibrator,
                                      read_calibrators, reliability)
+from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
 from cpqa.passages.rerank import BM25Reranker, CosineReranker
-from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
 
 METHODS = ['logistic', 'isotonic']
 RESULTS = ROOT/'benchmarks'/'results'/'calibration.json'
@@ -168,10 +169,19 @@ def test_unknown_bins_are_refused():
 # ---- as shipped
 
 def test_the_shipped_ones_are_of_our_rerankers():
-    assert calibrator(CosineReranker(EmbeddedEncoder()).describe()) and calibrator({**BM25Reranker().describe(), 'scale': 'best possible'})
+    assert calibrator(CosineReranker(EmbeddedEncoder(model=MINILM)).describe()) and calibrator({**BM25Reranker().describe(), 'scale': 'best possible'})
     for c in read_calibrators():
-        assert calibrator(c.reranker) == c and c.fitted_on and c.tested_on and c.date and c.questions > 1000 and c.n > c.questions
+        assert calibrator(c.reranker) == c and c.fitted_on and c.tested_on and c.date and c.questions > 200 and c.n > 10 * c.questions
         assert 0 < c.base_rate < 0.5 and c.ece < 0.05
+
+
+def test_what_comes_with_cpqa_is_calibrated_as_it_is_now_or_not_at_all():
+    "Weights that are replaced take their calibrator with them: one fitted to others is not found."
+    for described in (EmbeddedCrossEncoder().describe(), CosineReranker(EmbeddedEncoder()).describe()):
+        fitted = [c for c in read_calibrators() if c.reranker == described]
+        assert ([calibrator(described)] if fitted else []) == fitted
+    card = EmbeddedCrossEncoder().card
+    assert calibrator({**EmbeddedCrossEncoder().describe(), 'weights': card.weights[::-1]}) is None and calibrator({**EmbeddedCrossEncoder().describe(), 'max_tokens': 99}) is None
 
 
 def test_another_model_gets_none():
@@ -185,11 +195,11 @@ def test_another_model_gets_none():
 
 def test_the_shipped_ones_are_those_of_the_benchmark():
     if not RESULTS.exists(): pytest.skip('the benchmark has not been run')
-    result = json.loads(RESULTS.read_text(encoding='utf-8'))
-    chosen = {row['ECE (equal count)']['value']: row for row in result['rows'] if row.get('chosen') and row['depth'] == result['depth']}
+    results = [json.loads(path.read_text(encoding='utf-8')) for path in (RESULTS, RESULTS.with_name('calibration_default.json')) if path.exists()]
+    chosen = {row['ECE (equal count)']['value']: row for result in results for row in result['rows'] if row.get('chosen') and row['depth'] == result['depth']}
     for c in read_calibrators():
         row = chosen[round(c.ece, 4)]
-        assert row['method'] == c.method and row['questions'] == 'round 10'
+        assert row['method'] == c.method and 'round 10' in row['questions']
 
 
 @pytest.mark.parametrize('damage', [b'', b'[', b'{}', b'[{"method": "magic"}]', b'[{"method": "logistic", "slope": "1"}]', b'[{"method": "isotonic"}]',

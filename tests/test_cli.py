@@ -19,7 +19,9 @@ from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, goo
 from cpqa.core.basics import cache_dir
 from cpqa.core.records import NOT_ADVICE, Document
 from cpqa.literature.demo import demo_notes
+from cpqa.passages.tiny_models import tiny_bert
 from cpqa.pipeline import demo_library
+from cpqa.retrieval.encoders import EmbeddedEncoder, prepare_encoder
 
 QUESTION = 'Do aromatase inhibitors harm the heart in women with breast cancer?'
 OFF_TOPIC = 'How do I bake sourdough bread in a cast-iron pot?'
@@ -265,7 +267,7 @@ def test_search_for_more_than_anybody_reads(k, way, mixed):
 def test_a_mixed_library(mixed):
     assert held(mixed) == [('101', FIRST[0].title), ('104', FIRST[3].title), ('102', LATER[0].title), ('201', LATER[1].title)]
     said = good('index', 'info', mixed, '--verify')
-    for word in ('documents    4', 'all-MiniLM-L6-v2', 'first.xml', 'later.jsonl.gz', 'update.xml', 'all files verified'): assert word in said
+    for word in ('documents    4', EmbeddedEncoder().describe()['model'], 'first.xml', 'later.jsonl.gz', 'update.xml', 'all files verified'): assert word in said
     manifest = json.loads(good('index', 'info', mixed, '--json'))
     assert manifest['counts'] == {'documents': 4, 'replaced': 1, 'deleted': 1, 'skipped': 0} and len(manifest['sources']) == 3
 
@@ -615,12 +617,40 @@ def single(files, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.fixture(scope='module')
+def own(files, tmp_path_factory) -> tuple[Path, Path]:
+    "An encoder of one's own, of random weights, and a library that was built with it."
+    folder = tmp_path_factory.mktemp('own')
+    encoder = prepare_encoder(tiny_bert(folder/'tiny'), folder/'my-encoder', 'f32')
+    good('index', 'build', *files, '--out', folder/'library', '--encoder', encoder)
+    return encoder, folder/'library'
+
+
+def test_an_encoder_of_ones_own(own):
+    encoder, library = own
+    assert 'of tiny' in good('index', 'info', library)
+    hits = json.loads(good('search', 'walking groups', '--library', library, '--encoder', encoder, '--json'))
+    assert len(hits) == len(HELD) and hits[0]['id'] == '201'   # BM25 knows, though the vectors mean nothing
+    ranked = json.loads(good('search', 'walking groups', '--library', library, '--encoder', encoder, '--reranker', 'default', '--json'))
+    assert ranked[0]['id'] == '201' and sorted(h['id'] for h in ranked) == sorted(h['id'] for h in hits)
+    assert ask('Do walking groups lessen fatigue?', '--library', library, '--encoder', encoder)['library'].startswith('library, 4 documents')
+
+
+def test_a_library_of_another_encoder_is_refused_by_both_names(own, mixed):
+    encoder, library = own
+    ours = EmbeddedEncoder().describe()['model']
+    for argv in (('--library', library), ('--library', mixed, '--encoder', encoder)):
+        for command in (('search', 'tea', '--retriever', 'dense'), ('ask', 'Does tea help?')):
+            said = complaint(cpqa(*command, *argv))
+            assert 'was built with another model' in said and 'tiny' in said and ours in said
+
+
 def test_a_library_says_how_it_was_cut(single, bare):
     assert re.search(r'^passages +cut by window: version \d+, window 2$', good('index', 'info', single), re.M)
     assert 'cut by' not in good('index', 'info', bare)
 
 
-@pytest.mark.parametrize('options, ranked', [((), 'bm25'), (('--reranker', 'cosine', '--budget', '100000'), 'cosine'), (('--reranker', 'none'), 'none')], ids=['usual', 'cosine', 'none'])
+@pytest.mark.parametrize('options, ranked', [((), 'default'), (('--reranker', 'bm25'), 'bm25'), (('--reranker', 'cosine', '--budget', '100000'), 'cosine'), (('--reranker', 'none'), 'none')], ids=['usual', 'bm25', 'cosine', 'none'])
 def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
     told = ask(QUESTION, '--library', single, '--trace', *options)['trace']['passages']
     assert told['reranker']['reranker'] == ranked and told['segmenter']['window'] == 2 and 0 < told['reranked'] <= told['candidates'] and told['stopped'] in ('all', 'settled')
@@ -631,7 +661,10 @@ def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
     (('ask', 'Why?', '--reranker', 'magic'), "'magic' is not a reranker: choose none, bm25"), (('ask', 'Why?', '--reranker', ''), "'' is not a reranker"),
     (('ask', 'Why?', '--reranker', 'cross-encoder:/no/such'), 'give a folder that holds a model'), (('ask', 'Why?', '--reranker', 'monot5'), 'needs a model behind a colon'),
     (('ask', 'Why?', '--segmenter', 'seos'), 'give --source pubmed or auto with it'), (('ask', 'Why?', '--source', 'pubmed', '--segmenter', 'magic'), "'magic' is not a segmenter"),
-    (('ask', 'Why?', '--reranker', 'none', '--threshold', '0.3'), 'rerank by bm25 or cosine, or leave out the threshold'),
+    (('ask', 'Why?', '--reranker', 'none', '--threshold', '0.3'), ', or leave out the threshold'),
+    (('ask', 'Why?', '--reranker', 'default:mine'), "'default' has no model: write default alone"), (('ask', 'Why?', '--encoder', 'none'), 'none is no sound fast encoder'),
+    (('search', 'tea', '--encoder', ''), 'no sound fast encoder'), (('index', 'build', 'x.xml', '--out', 'y', '--encoder', 'none'), 'none is no sound fast encoder'),
+    (('index', 'build', 'x.xml', '--out', 'y', '--encoder', 'none', '--no-vectors'), 'give one of them'),
     (('search', 'tea', '--reranker', 'magic'), "'magic' is not a reranker"), (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'magic'), "'magic' is not a segmenter"),
     (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'fixed:5:5'), 'less than its size (5), got 5'), (('index', 'build', 'x.xml', '--out', 'y', '--no-vectors', '--segmenter', 'seos'), 'leave out the segmenter'),
 ], ids=lambda value: ' '.join(value) if isinstance(value, tuple) else '')

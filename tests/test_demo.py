@@ -8,6 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from cpqa.literature.demo import DEMO_FILE, DemoNote, demo_notes
+from cpqa.passages.splitters import SentenceSplitter
+from cpqa.pipeline import DEMO_VECTORS
+from cpqa.retrieval.cached_encoder import KnownVectors
+from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.vectors import embedded_text
 
 RUN = 8   # words in a row that no note may share with any document
 NOTES = demo_notes()
@@ -96,3 +101,13 @@ def test_no_note_shares_a_run_of_words_with_any_document(source_runs, beir, pqal
 def test_a_copied_sentence_would_be_found(beir, source_runs):
     copied = next(d['text'] for d in beir.values() if len(words(d['text'])) > 20)
     assert runs('Our note says: ' + copied.upper()) & source_runs
+
+
+def test_every_passage_has_its_vector_in_the_package():
+    "Else the first question embeds the notes, and takes twice as long: `make demo-vectors` mends it."
+    encoder = EmbeddedEncoder()
+    texts = [embedded_text(p.title, p.text) for d in (n.document() for n in NOTES) for p in SentenceSplitter().split(d)]
+    known, before = KnownVectors(encoder, DEMO_VECTORS), encoder.encode(texts[:20])
+    encoder.encode = lambda texts, kind='document': pytest.fail(f'{len(texts)} passages have no vector')
+    assert known.encode(texts).shape == (len(texts), encoder.dim)
+    assert (known.encode(texts[:20]) * before).sum(1).min() > .999

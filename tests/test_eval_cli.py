@@ -20,7 +20,9 @@ from cpqa.evaluation.collections import read_qrels
 from cpqa.evaluation.questions import Question, Questions
 from cpqa.evaluation.runs import Outcome, Run, System, run
 from cpqa.literature.library import build_library
+from cpqa.passages.tiny_models import tiny_bert
 from cpqa.pipeline import build_index
+from cpqa.retrieval.encoders import prepare_encoder
 from cpqa.retrieval.fusion import fuse
 
 SHARED = os.environ['CPQA_CACHE']
@@ -354,7 +356,7 @@ def test_vectors_and_both_rerankers(tmp_path):
     asked = {'q1': 'What eases vomiting?', 'q2': 'Does stretching help people sleep?'}
     folder = beir(tmp_path/'small', documents=[Document(id='d1', title='Ginger', text='Ginger tea eased nausea.'), Document(id='d2', title='Yoga', text='Yoga improved sleep.'),
                                                 Document(id='d3', title='Chess', text='Chess is played on 64 squares.')], asked=asked, grades={'q1': {'d1': 2}, 'q2': {'d2': 1}})
-    for way, more in (('dense', []), ('hybrid', ['--reranker', 'cosine']), ('hybrid', ['--reranker', 'bm25', '--depth', 1])):
+    for way, more in (('dense', []), ('hybrid', ['--reranker', 'cosine']), ('hybrid', ['--reranker', 'bm25', '--depth', 1]), ('hybrid', ['--reranker', 'default'])):
         found = report(tmp_path, 'retrieval', '--data', folder, '--retriever', way, *more, how=cpqa if way == 'dense' else inside)
         assert (found['n_failed'], value(found, 'nDCG@10'), value(found, 'R@10')) == (0, 1, 1) and found['system']['parts'] == {'retriever': way, 'reranker': more[1] if more else 'none'}
 
@@ -367,6 +369,25 @@ def test_a_reranker_reorders_what_was_found_and_no_more(garden, usual, tmp_path)
     ids = lambda o: [h.id for h in o.hits]
     assert all(sorted(ids(before[q])[:5]) == sorted(ids(after[q])[:5]) and ids(before[q])[5:] == ids(after[q])[5:] for q in ASKED)
     assert any(ids(before[q]) != ids(after[q]) for q in ASKED)
+
+
+def test_the_default_reranker_orders_documents_as_search_does(garden, tmp_path):
+    found = report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', '--reranker', 'default', '--depth', 7, '--run-file', tmp_path/'run')
+    assert (found['system']['name'], found['n_failed']) == ('bm25 + default', 0)
+    build_index([GARDEN], tmp_path/'library')
+    for id, hits in list(hits_of(tmp_path/'run').items())[:5]:
+        asked = went('search', ASKED[id], '--library', tmp_path/'library', '--retriever', 'bm25', '--reranker', 'default', '--depth', 7, '-k', 20, '--json')
+        assert [h['id'] for h in json.loads(asked)] == hits[:20] != []
+
+
+def test_an_encoder_of_ones_own_is_measured(garden, trials, tmp_path):
+    encoder = prepare_encoder(tiny_bert(tmp_path/'tiny'), tmp_path/'mine', 'f32')
+    argv = ('retrieval', '--data', garden, '--retriever', 'dense')
+    ours, own = (report(tmp_path, *argv, *more) for more in ((), ('--encoder', encoder)))
+    assert ours['n_failed'] == own['n_failed'] == 0 and ours['measures'] != own['measures']
+    assert report(tmp_path, 'passages', '--data', trials, '--segmenter', 'sentences:8:0', '--retriever', 'dense', '--encoder', encoder)['n_failed'] == 0
+    for task, data in (('retrieval', garden), ('passages', trials)):
+        assert 'no sound fast encoder' in complaint(inside('eval', task, '--data', data, '--encoder', tmp_path/'tiny'))
 
 
 def test_fewer_documents_give_fewer_measures(garden, tmp_path):

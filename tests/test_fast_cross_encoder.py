@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cpqa.core.records import Passage
 from cpqa.core.toy import TOY
 from cpqa.passages.cross_encoder import CrossEncoderReranker
-from cpqa.passages.fast_cross_encoder import CARD, FILES, FastCrossEncoder, prepare_cross_encoder
+from cpqa.passages.fast_cross_encoder import CARD, FILES, EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.rerank import RerankError
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.tiny_models import tiny_bert
@@ -187,6 +187,37 @@ def test_a_processor_without_units_for_sixteen_bits_gets_eight(source, folders, 
     plain = FastCrossEncoder(folders['bf16'])   # right, but not fast
     assert plain.describe()['runs_in'] == 'f32'
     np.testing.assert_allclose(plain.score(QUESTION, PASSAGES), CrossEncoderReranker(source, 'cpu').score(QUESTION, PASSAGES), atol=0.01)
+
+
+# ---- the one that comes with cpqa
+
+def test_the_shipped_one_says_which_it_is_and_not_what_it_runs_in(monkeypatch):
+    described = EmbeddedCrossEncoder().describe()
+    card = prepared.read_card(prepared.shipped('cross-encoder'), 'cross-encoder')
+    assert described == {'reranker': 'default', 'model': card.model, 'weights': card.weights, 'precision': card.precision, 'titles': card.titles, 'max_tokens': card.max_tokens}
+    monkeypatch.setattr(prepared, 'has_bf16', lambda: False)
+    assert EmbeddedCrossEncoder().describe() == described != EmbeddedCrossEncoder(max_tokens=64).describe()
+    with pytest.raises(ModelError, match='reads at most'): EmbeddedCrossEncoder(max_tokens=card.max_tokens + 1)
+
+
+def test_the_shipped_one_gives_the_same_in_32_bits(monkeypatch):
+    "To a rounding, by which no probability changes much: calibrators may be used on either machine."
+    first = EmbeddedCrossEncoder()
+    monkeypatch.setattr(prepared, 'has_bf16', lambda: False)
+    plain = EmbeddedCrossEncoder()
+    assert plain.runs_in == 'f32'
+    questions = (QUESTION, 'What are the side effects of tamoxifen?', 'Who won the cup?')
+    a, b = (np.concatenate([r.score(q, PASSAGES) for q in questions]) for r in (first, plain))
+    assert np.abs(a - b).max() < 0.05 * np.ptp(b) and np.corrcoef(a, b)[0, 1] > 0.999
+
+
+def test_the_shipped_one_reads_questions_and_titles():
+    "It tells what answers a question from what does not, in any company, and the title counts."
+    best = lambda question: PASSAGES[EmbeddedCrossEncoder().score(question, PASSAGES).argmax()]
+    assert best(QUESTION).doc_id == 't1' and best('What are the side effects of tamoxifen?').doc_id == 't3'
+    reranker = EmbeddedCrossEncoder()
+    told, untold = reranker.score(QUESTION, [passage('It lowered the risk.', title='Aspirin and colorectal polyps'), passage('It lowered the risk.', title='The weather in Rome')])
+    assert told > untold and reranker.score(QUESTION, []).shape == (0,)
 
 
 def test_failures_are_said(folders, monkeypatch):

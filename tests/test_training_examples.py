@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import cpqa.training.examples as ex   # not its names: pytest would take `test_questions` for a test
+import cpqa.training.examples as ex
+import cpqa.training.held_out as ho   # not its names: pytest would take `test_questions` for a test
 from cpqa.core.basics import CpqaError
 from cpqa.core.records import Document
 from cpqa.evaluation.collections import read_collection, read_marked
@@ -16,7 +17,7 @@ from cpqa.evaluation.datasets import load
 from cpqa.evaluation.pairs import snippet_pairs
 from cpqa.evaluation.passages import part_of
 from cpqa.passages.splitters import SentenceSplitter
-from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
 
 SIZES = {'bioasq': 1497, 'evidence-inference': 399, 'medquad': 11662, 'pubmedqa': 500, 'titles': 1773}   # groups read
 TESTS = {'bioasq': 486, 'mirage-mmlu': 1089, 'mirage-medqa': 1273, 'mirage-medmcqa': 4183, 'mirage-pubmedqa': 500, 'mirage-bioasq': 123, 'pubmedqa': 500,
@@ -38,7 +39,7 @@ def faults() -> list[str]: return []
 
 
 @pytest.fixture(scope='module')
-def groups(data, faults): return {source: list(reader(data/folder, faults=faults)) for source, (folder, reader) in ex.READERS.items()}
+def groups(data, faults): return {source: list(reader(data/folder, faults=faults)) for source, (folder, reader) in ho.READERS.items()}
 
 
 @pytest.fixture(scope='module')
@@ -46,14 +47,14 @@ def medquad(data): return load('medquad', data/'medquad')
 
 
 @pytest.fixture(scope='module')
-def reserved(data): return ex.reserved(data)
+def reserved(data): return ho.reserved(data)
 
 
 @pytest.fixture(scope='module')
-def tests(data): return ex.test_questions(data)
+def tests(data): return ho.test_questions(data)
 
 
-def words(text: str) -> set[str]: return set(ex._words(text))
+def words(text: str) -> set[str]: return set(ho._words(text))
 
 
 # ---- the real sets
@@ -84,7 +85,7 @@ def test_evidence_is_of_the_dev_half_and_no_negative_touches_a_mark(data, groups
         for n in g.negatives: assert not any(passages[n].start < end and start < passages[n].end for start, end in spans)
         for p in g.positives: assert ex.covers(passages[p], spans)
         near = {n: len(words(n) & words(g.query)) for n in passages if n not in g.positives}
-        assert not g.negatives or np.mean([near[n] for n in g.negatives]) >= np.mean(list(near.values()))   # nearest in words first
+        assert not g.negatives or np.mean([near[n] for n in g.negatives[:8]]) >= np.mean(list(near.values()))   # nearest in words first
 
 
 def test_medquad_keeps_a_fifth_of_its_topics(data, groups, medquad):
@@ -119,7 +120,7 @@ def test_documents_of_round_10_alone_are_reserved(data, reserved):
 
 
 def test_the_rules_hold_in_what_is_kept(data, groups, medquad, reserved):
-    kept, reasons = ex.without_held_out([g for found in groups.values() for g in found], reserved)
+    kept, reasons = ho.without_held_out([g for found in groups.values() for g in found], reserved)
     assert len(kept) + sum(reasons.values()) == sum(map(len, groups.values()))
     assert reasons == HELD   # an abstract of PubMedQA, not of its test, is gold in round 10
     corpus = {d.id: d for d in read_collection(data/'bioasq_beir').documents()}
@@ -127,8 +128,8 @@ def test_the_rules_hold_in_what_is_kept(data, groups, medquad, reserved):
     for id in reserved.documents:   # looked up in another way than the module does it
         if id in corpus: assert not {corpus[id].text, ex.embedded_text(corpus[id].title, corpus[id].text)} & texts
     dev = list(ex.bioasq_groups(data/'bioasq_beir', rounds=[10]))
-    assert len(dev) == 486 and ex.without_held_out(dev, reserved)[0] == []
-    assert ex.without_held_out((ex.Group(q, ('x',), (), 'medquad', q) for q in map(ex._topic, medquad)), reserved)[1].keys() == {'medquad: its topic is held out'}
+    assert len(dev) == 486 and ho.without_held_out(dev, reserved)[0] == []
+    assert ho.without_held_out((ex.Group(q, ('x',), (), 'medquad', q) for q in map(ex._topic, medquad)), reserved)[1].keys() == {'medquad: its topic is held out'}
 
 
 def test_a_mined_negative_of_round_10_is_found(data, groups, reserved):
@@ -136,8 +137,8 @@ def test_a_mined_negative_of_round_10_is_found(data, groups, reserved):
     document = next(d for d in read_collection(data/'bioasq_beir').documents() if d.id == id)
     g = groups['bioasq'][0]
     for text in (document.text, ex.embedded_text(document.title, document.text), ex.pair_read(document.title, document.text)):
-        assert ex.held_out(ex.Group(g.query, g.positives, (text,), 'bioasq', g.key), reserved).endswith('a text of a reserved document')
-    assert ex.held_out(g, reserved) == ''
+        assert ho.held_out(ex.Group(g.query, g.positives, (text,), 'bioasq', g.key), reserved).endswith('a text of a reserved document')
+    assert ho.held_out(g, reserved) == ''
 
 
 # ---- leaks
@@ -147,8 +148,8 @@ def test_the_tests_that_are_there(tests):
 
 
 def test_no_question_of_a_test_is_left_in_training(groups, tests, reserved):
-    kept, _ = ex.without_held_out([g for found in groups.values() for g in found], reserved)
-    clean, leaks = ex.without_leaks(kept, tests)
+    kept, _ = ho.without_held_out([g for found in groups.values() for g in found], reserved)
+    clean, leaks = ho.without_leaks(kept, tests)
     assert Counter(g.source for g in kept) - Counter(g.source for g in clean) == LEAKS
     asked = {ex.folded(q) for found in tests.values() for q in found}
     assert not [g for g in clean if ex.folded(g.query) in asked] and [g for g in kept if ex.folded(g.query) in asked]
@@ -156,11 +157,11 @@ def test_no_question_of_a_test_is_left_in_training(groups, tests, reserved):
     some = [g.query for g in clean if g.source in ('bioasq', 'pubmedqa')]
     bags = [(len(w), w) for q in tests['bioasq'] + tests['pubmedqa'] if (w := words(q))]
     for q in some[::7]: assert max(len(w & words(q)) / len(w | words(q)) for _, w in bags) < 0.8   # all with all
-    assert ex.without_leaks(clean, tests) == (clean, [])
+    assert ho.without_leaks(clean, tests) == (clean, [])
 
 
 def test_paraphrases_are_found_by_vectors(groups, tests):
-    by_words, by_both = (ex.without_leaks(groups['bioasq'][::3], {'bioasq': tests['bioasq']}, e) for e in (None, EmbeddedEncoder()))
+    by_words, by_both = (ho.without_leaks(groups['bioasq'][::3], {'bioasq': tests['bioasq']}, e) for e in (None, EmbeddedEncoder(model=MINILM)))
     assert {g.key for g in by_both[0]} < {g.key for g in by_words[0]}
     assert {leak.by for leak in by_both[1]} >= {'vectors'} and all(leak.share >= 0.8 for leak in by_both[1])
 
@@ -175,8 +176,8 @@ TEXT = st.lists(st.sampled_from('aa bb cc dd ee ff gg'.split()), max_size=7).map
 @example(['aa bb cc'], ['cc'], 1 / 3)
 @example(['', 'AA'], ['', 'aa aa'], 1)
 def test_no_pair_is_missed(queries, others, share):
-    naive = {(i, j): ex.jaccard(a, b) for i, a in enumerate(queries) for j, b in enumerate(others) if ex.jaccard(a, b) >= share - 1e-9}
-    found = ex.near_duplicates(queries, others, share)
+    naive = {(i, j): ho.jaccard(a, b) for i, a in enumerate(queries) for j, b in enumerate(others) if ho.jaccard(a, b) >= share - 1e-9}
+    found = ho.near_duplicates(queries, others, share)
     assert {(i, j): s for i, j, s in found} == naive and len(found) == len(naive)
     assert found == sorted(found, key=lambda f: (f[0], -f[2], f[1]))
 
@@ -194,10 +195,10 @@ class Letters:
 
 def test_vectors_compare_all_with_all_in_blocks():
     queries, others = ['listen now'] + [f'filler {c * 9}' for c in 'abcdefghij'] * 300, ['now silent', 'zzz']
-    found = ex.near_duplicates(queries, others, 0.99, Letters())
-    assert [(i, j) for i, j, _ in found] == [(0, 0)] and ex.near_duplicates([], others, 0.9, Letters()) == ex.near_duplicates(queries, [], 0.9, Letters()) == []
+    found = ho.near_duplicates(queries, others, 0.99, Letters())
+    assert [(i, j) for i, j, _ in found] == [(0, 0)] and ho.near_duplicates([], others, 0.9, Letters()) == ho.near_duplicates(queries, [], 0.9, Letters()) == []
     groups = [ex.Group(q, ('yes',)) for q in ('listen now', 'sleep well')]
-    kept, leaks = ex.without_leaks(groups, {'one': ['now silent'], 'two': ['silent now', 'listen now'], 'three': ['xyz']}, Letters())
+    kept, leaks = ho.without_leaks(groups, {'one': ['now silent'], 'two': ['silent now', 'listen now'], 'three': ['xyz']}, Letters())
     assert [g.query for g in kept] == ['sleep well']
     assert [(leak.test, leak.by, leak.other) for leak in leaks] == [('two', 'words', 'listen now'), ('one', 'vectors', 'now silent'), ('two', 'vectors', 'silent now')]
 
@@ -207,9 +208,9 @@ def test_a_toy_training_set_is_kept_apart(tmp_path):
     stems = {held: next(f'{n:07d}' for n in range(99) if ex.medquad_held(f'1_Toy_QA/{n:07d}') == held) for held in (True, False)}
     for held, stem in stems.items():
         (tmp_path/'medquad'/'1_Toy_QA'/f'{stem}.xml').write_text(f'<Document><QAPair><Question qid="{stem}-1">What is gout ?</Question><Answer>Pain in a toe, {held}.</Answer></QAPair></Document>')
-    found = ex.training_groups(tmp_path)   # the same question in a topic that is held out
+    found = ho.training_groups(tmp_path)   # the same question in a topic that is held out
     assert (found.read, found.groups, [(leak.source, leak.test, leak.share) for leak in found.leaks]) == ({'medquad': 1}, (), [('medquad', 'medquad', 1.0)])
-    with pytest.raises(CpqaError, match='holds no test set'): ex.training_groups(tmp_path/'elsewhere')
+    with pytest.raises(CpqaError, match='holds no test set'): ho.training_groups(tmp_path/'elsewhere')
 
 
 # ---- one's own

@@ -10,7 +10,8 @@ from cpqa.evaluation.collections import read_collection
 from cpqa.literature.library import build_library
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.vectors import embedded_text
-from cpqa.training.examples import Group, Reserved, bioasq_groups, reserved, without_held_out
+from cpqa.training.examples import Group, bioasq_groups
+from cpqa.training.held_out import Reserved, reserved, without_held_out
 from cpqa.training.negatives import Mined, bar, mine, ranked, right_texts
 
 DOCUMENTS = {d.id: d for d in generated(60)}

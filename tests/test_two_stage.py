@@ -12,7 +12,7 @@ from cpqa.core.records import Document, Hit, Passage
 from cpqa.core.toy import TOY
 from cpqa.passages.rerank import BM25Reranker, NoReranker
 from cpqa.passages.splitters import Segmenter, SentenceSplitter
-from cpqa.passages.two_stage import WAIT, Reranked, TwoStage, best_first, comparable, rerank_documents
+from cpqa.passages.two_stage import WAIT, Reranked, TwoStage, best_first, comparable, first_weight, rerank_documents, with_first
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.fusion import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import PassageVectors
@@ -95,12 +95,54 @@ def test_select_chooses_as_before_in_the_demo_library(question):
     assert chosen(stage.select(question, vector, documents, 20)) == before(stage, question, vector, documents, 20)
 
 
-@given(SIZES, st.integers(1, 9), st.sampled_from(['fusion', 'reranker']), st.data())
+@dataclass
+class Weighed(Scripted):
+    "One that the first stage counts beside."
+    first: float = 0.7
+
+
+def summed(scores, ranks, weight):
+    "The sum, written another way."
+    low, high, near, far = min(scores), max(scores), 1 / (5 + min(ranks)), 1 / (5 + max(ranks))
+    return [((s - low) / (high - low) if high > low else 0) + weight * ((1 / (5 + r) - far) / (near - far) if near > far else 0) for s, r in zip(scores, ranks)]
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.integers(1, 60)), min_size=1, max_size=20), st.floats(0.1, 3))
+def test_a_score_and_a_rank_are_summed(rows, weight):
+    scores, ranks = np.array(rows).T
+    np.testing.assert_allclose(with_first(scores, ranks, weight), summed(scores, ranks, weight), atol=1e-9)
+    np.testing.assert_allclose(with_first(scores * 7. + 3, ranks, weight), with_first(scores, ranks, weight), atol=1e-9)   # the scale of the scores does not matter
+    assert with_first(scores, ranks, 0) is scores and (first_weight(Scripted()), first_weight(Weighed())) == (0, 0.7)
+
+
+@given(SIZES, st.data())
+def test_a_reranker_with_a_weight_decides_with_the_first_stage_and_without_the_cosine(sizes, data):
+    documents, vectors = library(sizes)
+    table = {f'Sentence {j} of {i} here.': float(data.draw(st.integers(-3, 3))) for i, n in enumerate(sizes) for j in range(n)}
+    stage = TwoStage(vectors, Weighed(table))
+    passages, _ = stage.candidates(documents)
+    value = summed([table[p.text] for p in passages], [int(p.doc_id[1:]) + 1 for p in passages], 0.7) if passages else []
+    expected = [passages[i] for i in sorted(range(len(passages)), key=lambda i: -round(value[i], 9))]
+    got = [e.passage for e in stage.select(QUESTION, VECTOR, documents, 99)]
+    by_text = {p.text: round(v, 9) for p, v in zip(passages, value)}
+    assert stage.combine == 'sum' and [by_text[p.text] for p in got] == [by_text[p.text] for p in expected] and set(got) == set(expected)
+    assert TwoStage(vectors, Weighed(table), combine='fusion').select(QUESTION, VECTOR, documents, 9) == TwoStage(vectors, Scripted(table)).select(QUESTION, VECTOR, documents, 9)
+
+
+def test_no_reranker_counts_the_order_of_the_documents_once():
+    documents, vectors = library([2, 3, 1, 2])
+    passages, rows = TwoStage(vectors).candidates(documents)
+    by_cosine = [Hit(str(i), 0.0) for i in np.argsort(-(vectors.of_rows(rows) @ VECTOR), kind='stable')]
+    expected = reciprocal_rank_fusion([by_cosine, [Hit(str(i), 0.0) for i in range(len(passages))]], 60)
+    assert [e.passage for e in TwoStage(vectors, NoReranker()).select(QUESTION, VECTOR, documents, 99)] == [passages[int(h.id)] for h in expected]
+
+
+@given(SIZES, st.integers(1, 9), st.sampled_from(['fusion', 'reranker', 'sum']), st.data())
 def test_waves_that_nothing_stops_end_in_the_same_order(sizes, wave, combine, data):
     documents, vectors = library(sizes)
     table = {f'Sentence {j} of {i} here.': float(data.draw(st.integers(-2, 2))) for i, n in enumerate(sizes) for j in range(n)}
-    whole = TwoStage(vectors, Scripted(table), combine=combine).choose(QUESTION, VECTOR, documents, 50)
-    reranker = Scripted(table)
+    whole = TwoStage(vectors, Weighed(table), combine=combine).choose(QUESTION, VECTOR, documents, 50)
+    reranker = Weighed(table)
     waves = TwoStage(vectors, reranker, combine=combine, budget_ms=math.inf, wave=wave, settle=0, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 50)
     assert waves.evidence == whole.evidence and (waves.reranked, waves.stopped) == (whole.candidates, 'all')
     assert [text for w in reranker.waves for text in w] == [p.text for p in first_stage(TwoStage(vectors), VECTOR, documents)]   # best first, each once
@@ -119,10 +161,10 @@ def test_best_first_takes_documents_in_their_order_and_their_nearest_passages_fi
     assert best_first(passages, cosines) == sorted(range(len(passages)), key=lambda i: keys[i])
 
 
-@pytest.mark.parametrize('combine', ['fusion', 'reranker'])
+@pytest.mark.parametrize('combine', ['fusion', 'reranker', 'sum'])
 def test_those_unread_stay_in_their_order_behind(combine):
     documents, vectors = library([3, 3, 3])
-    reranker = Scripted()
+    reranker = Weighed()
     stage = TwoStage(vectors, reranker, combine=combine, budget_ms=40, wave=2, settle=0, clock=reranker.clock)
     got = stage.choose(QUESTION, VECTOR, documents, 9)
     known = first_stage(stage, VECTOR, documents)
@@ -210,7 +252,7 @@ FAILURES = {'raises': ValueError('no such layer in /root/models/secret.bin, toke
 
 @pytest.mark.filterwarnings('ignore:overflow encountered')
 @pytest.mark.parametrize('call', [1, 2, 5])
-@pytest.mark.parametrize('combine', ['fusion', 'reranker'])
+@pytest.mark.parametrize('combine', ['fusion', 'reranker', 'sum'])
 @pytest.mark.parametrize('failure', FAILURES)
 def test_a_reranker_that_fails_in_any_wave_leaves_the_order_of_the_first_stage(failure, combine, call):
     documents, vectors = library([3, 2, 4, 3])
@@ -316,6 +358,21 @@ class Listed:
     def search(self, queries, k):
         self.asked.append(k)
         return [[Hit(id, -float(i)) for i, id in enumerate(self.ids)][:k] for _ in queries]
+
+
+@given(SIZES, st.floats(0.1, 3), st.integers(1, 12), st.data())
+def test_documents_are_ordered_by_their_best_passage_and_their_rank(sizes, weight, depth, data):
+    documents, vectors = library(sizes)
+    table = {f'Sentence {j} of {i} here.': float(data.draw(st.integers(-3, 3))) for i, n in enumerate(sizes) for j in range(n)}
+    hits = [Hit(d.id, -float(n)) for n, d in enumerate(documents)]
+    passages, _ = TwoStage(vectors).candidates(documents[:depth])
+    found = rerank_documents('?', hits, passages, Weighed(table, first=weight))
+    seen = list(dict.fromkeys(p.doc_id for p in passages))
+    best = [max(table[p.text] for p in passages if p.doc_id == id) for id in seen]
+    value = dict(zip(seen, summed(best, [int(id[1:]) + 1 for id in seen], weight))) if seen else {}
+    assert [h.id for h in found[len(seen):]] == [h.id for h in hits if h.id not in value]
+    np.testing.assert_allclose([h.score for h in found[:len(seen)]], sorted(value.values(), reverse=True), atol=1e-9)
+    assert all(abs(h.score - value[h.id]) < 1e-9 for h in found[:len(seen)]) and all(a.score >= b.score for a, b in zip(found, found[1:]))
 
 
 @given(SIZES, st.integers(1, 12), st.integers(1, 12), st.integers(0, 3))

@@ -84,7 +84,7 @@ def _model(model: str | Path | None, layer: int | None) -> tuple[str, int | None
         raise LongformError(f'bert-score takes any path with "t5" in it for a T5 model, and {folder.resolve()} is one of kind {kind!r}: give it another path')
     return str(folder.resolve()), layer, folder.name
 
-# %% ../../nbs/evaluation/longform.ipynb #988d2f37
+# %% ../../nbs/evaluation/longform.ipynb #5ac39e44
 def _baseline(package: Any, rescale: bool | str) -> str | None:
     "The file of the baseline that is asked for by name; None leaves the choice to bert-score."
     if not isinstance(rescale, str): return None
@@ -93,13 +93,13 @@ def _baseline(package: Any, rescale: bool | str) -> str | None:
     return str(file)
 
 def bertscore(
-    model: str | Path | None = None,   # a folder, or a name that transformers loads; the embedded model if None
+    model: str | Path | None = None,   # a folder, or a name that transformers loads; all-MiniLM-L6-v2 if None
     layer: int | None = None,          # the layer read; a folder needs one
     rescale: bool | str = False,       # rescale_with_baseline; for a folder the name of the model whose baseline it is
     device: str | None = None,         # of torch; a GPU where there is one
 ) -> Scorer:
     "BERTScore precision, for English, without idf weights."
-    package, transformers = require('bert_score', 'longform'), require('transformers', 'offline')
+    package, transformers = require('bert_score', 'longform'), require('transformers', 'longform')
     source, layer, label = _model(model, layer)
     baseline = _baseline(package, rescale)
     with hushed():

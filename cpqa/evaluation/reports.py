@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['told', 'fault_counts', 'times', 'errors', 'kept_run', 'system_name', 'made_of', 'content', 'file_name', 'check_parts']
 
-# %% ../../nbs/evaluation/reports.ipynb #226ad729
+# %% ../../nbs/evaluation/reports.ipynb #faf47f33
 import hashlib
 import json
 import re
@@ -24,7 +24,7 @@ from .statistics import Interval
 from ..literature.library import Library
 from ..passages.rerankers import reranker_parts
 from ..passages.splitters import Segmenter
-from ..retrieval.encoders import MINILM_SHA256, Encoder
+from ..retrieval.encoders import Encoder, embedded_sha256
 
 # %% ../../nbs/evaluation/reports.ipynb #71c0adca
 def told(intervals: Mapping[str, Interval]) -> dict[str, dict[str, float]]:
@@ -56,10 +56,10 @@ def system_name(retriever: str, reranker: str | None) -> str:
     "What a search is called."
     return f'{retriever} + {reranker}' if reranker else retriever
 
-# %% ../../nbs/evaluation/reports.ipynb #e2cf2169
+# %% ../../nbs/evaluation/reports.ipynb #c59ec1b1
 def made_of(content: str, splitter: Segmenter, vectors: bool, encoder: Encoder | None) -> list:
     "What a library depends on: its documents' checksum, the segmenter, and the model if it has vectors."
-    return [content, splitter.describe(), (encoder.describe() if encoder else MINILM_SHA256) if vectors else None]
+    return [content, splitter.describe(), (encoder.describe() if encoder else embedded_sha256()) if vectors else None]
 
 def content(library: Library) -> str:
     "What a library holds, as 12 hexadecimal digits: the same wherever and whenever it was built from the same."

@@ -46,7 +46,7 @@ def pair_logits(outputs: Any) -> Any:
     "One score a pair, shape (n,), from outputs of shape (n, 1), as they are, or (n, 2), second less first."
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
-# %% ../../nbs/passages/cross_encoder.ipynb #5167649d
+# %% ../../nbs/passages/cross_encoder.ipynb #1d818b19
 class CrossEncoderReranker:
     "Any cross-encoder of transformers, by short name (`CROSS_ENCODERS`), hub name or folder; scores are logits."
     def __init__(self,
@@ -72,14 +72,14 @@ class CrossEncoderReranker:
         texts = [pair_text(p, self.titles) for p in passages]
         pairs = encode_pairs(self.net.tokenizer.backend_tokenizer, query, texts, self.max_tokens)
         infer = lambda rows: self.infer(padded([pairs[i] for i in rows], self.net.tokenizer.pad_token_id, self.multiple))
-        full = require('torch', 'offline').OutOfMemoryError
+        full = require('torch', 'models').OutOfMemoryError
         try: scores = in_batches([len(p.ids) for p in pairs], infer, self.budget, (full,))
         except full as e: raise RerankError(f'the memory of {self.net.device} does not hold a single passage of {self.max_tokens} tokens: lower max_tokens, or use the CPU') from e
         return sound_scores(scores, passages, self.net.describe()['model'])
 
     def infer(self, batch: Padded) -> np.ndarray:
         "The logits of one batch, shape (rows,), float32."
-        torch, net = require('torch', 'offline'), self.net
+        torch, net = require('torch', 'models'), self.net
         names = ('input_ids', 'attention_mask', 'token_type_ids')
         with torch.inference_mode():
             inputs = {n: torch.from_numpy(a).to(net.device) for n, a in zip(names, batch) if n in net.tokenizer.model_input_names}

@@ -25,10 +25,10 @@ def max_sim(query: np.ndarray, passage: np.ndarray) -> float:
     "The sum over the query's token vectors (q, dim) of the largest inner product with one of the passage's (p, dim)."
     return float((query @ passage.T).max(axis=1).sum())
 
-# %% ../../nbs/passages/late_interaction.ipynb #6247fab3
+# %% ../../nbs/passages/late_interaction.ipynb #b77062c4
 def is_colbert(name: str | Path) -> bool:
     "Does this folder or model at Hugging Face say that it was trained for late interaction? Raises `OSError` where it cannot be had."
-    load = require('sentence_transformers.util', 'offline').load_file_path
+    load = require('sentence_transformers.util', 'models').load_file_path
     said = {}
     for file in ('config.json', 'config_sentence_transformers.json'):
         if path := load(str(name), file): said |= json.loads(Path(path).read_text(encoding='utf-8'))
@@ -37,19 +37,19 @@ def is_colbert(name: str | Path) -> bool:
 
 def demand_safetensors(name: str | Path):
     "Raises `OSError` for a model of sentence-transformers that has a part with weights in a pickle only."
-    load = require('sentence_transformers.util', 'offline').load_file_path
+    load = require('sentence_transformers.util', 'models').load_file_path
     path = load(str(name), 'modules.json')
     for part in json.loads(Path(path).read_text(encoding='utf-8')) if path else []:
         if not load(str(name), 'model.safetensors', subfolder=part['path']) and load(str(name), 'pytorch_model.bin', subfolder=part['path']):
             raise OSError(f'{part["path"] or "it"} holds pickled weights only')
 
-# %% ../../nbs/passages/late_interaction.ipynb #48aabaac
+# %% ../../nbs/passages/late_interaction.ipynb #801e9464
 COLBERTS = {'colbertv2': 'colbert-ir/colbertv2.0', 'answerai-small': 'answerdotai/answerai-colbert-small-v1'}
 
 def load_colbert(name: str, device: str, precision: Precision) -> Any:
     "The `MultiVectorEncoder` of a ColBERT checkpoint, safetensors only. Raises `ModelError` with what to do."
     demand_model(name)
-    torch, st, safetensors = (require(m, 'offline') for m in ('torch', 'sentence_transformers', 'safetensors'))
+    torch, st, safetensors = (require(m, 'models') for m in ('torch', 'sentence_transformers', 'safetensors'))
     try:
         with hushed():
             trained = is_colbert(name)
@@ -61,7 +61,7 @@ def load_colbert(name: str, device: str, precision: Precision) -> Any:
     if not trained: raise ModelError(f'{name} was not trained for late interaction: give a ColBERT checkpoint such as {COLBERTS["colbertv2"]}')
     return model.to(getattr(torch, DTYPES[precision])).eval()
 
-# %% ../../nbs/passages/late_interaction.ipynb #8cf37be8
+# %% ../../nbs/passages/late_interaction.ipynb #95e26e9d
 class ColBERTReranker:
     "Late interaction by any ColBERT checkpoint: short name (`COLBERTS`), hub name or folder; scores are sums of cosines."
     def __init__(self,
@@ -83,7 +83,7 @@ class ColBERTReranker:
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One `max_sim` a passage. Raises `RerankError` where the network gives no finite number."
         if not passages: return np.empty(0, dtype=np.float32)
-        texts, full = [pair_text(p, self.titles) for p in passages], require('torch', 'offline').OutOfMemoryError
+        texts, full = [pair_text(p, self.titles) for p in passages], require('torch', 'models').OutOfMemoryError
         asked = self.vectors([clean_text(query)], 'query')[0]
         infer = lambda rows: np.array([max_sim(asked, v) for v in self.vectors([texts[i] for i in rows], 'document')])
         try: scores = in_batches(self._lengths(texts), infer, self.budget or tokens_per_batch(self.device), (full,))

@@ -51,7 +51,7 @@ def encode_prompts(tokenizer: Any, query: str, texts: Sequence[str], max_tokens:
     rows = [head + document[:max_tokens - len(head + wants) - 1] + wants + [end] for document in tokens([clean_text(t) for t in texts])]
     return [Pair(row, [0] * len(row)) for row in rows]
 
-# %% ../../nbs/passages/monot5.ipynb #8a2cfe86
+# %% ../../nbs/passages/monot5.ipynb #e7a7a17a
 class MonoT5Reranker:
     "A T5 that was trained to answer 'true' or 'false', by short name (`MONOT5`), hub name or folder; scores are log odds."
     def __init__(self,
@@ -72,7 +72,7 @@ class MonoT5Reranker:
 
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One logarithm of odds a passage. Raises `RerankError` where the network gives no finite number."
-        tokenizer, full = self.net.tokenizer, require('torch', 'offline').OutOfMemoryError
+        tokenizer, full = self.net.tokenizer, require('torch', 'models').OutOfMemoryError
         rows = encode_prompts(tokenizer.backend_tokenizer, query, [pair_text(p, self.titles) for p in passages], self.max_tokens, tokenizer.eos_token_id)
         infer = lambda batch: self.infer(padded([rows[i] for i in batch], tokenizer.pad_token_id))
         try: scores = in_batches([len(r.ids) for r in rows], infer, self.budget, (full,))
@@ -81,7 +81,7 @@ class MonoT5Reranker:
 
     def infer(self, batch: Padded) -> np.ndarray:
         "The log odds of one batch, shape (rows,), float32, from the first word that the decoder would write."
-        torch, model = require('torch', 'offline'), self.net.model
+        torch, model = require('torch', 'models'), self.net.model
         with torch.inference_mode():
             ids, mask = (torch.from_numpy(a).to(self.net.device) for a in batch[:2])
             start = torch.full((len(ids), 1), model.config.decoder_start_token_id, device=ids.device)

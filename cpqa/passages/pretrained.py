@@ -17,13 +17,13 @@ from ..core.basics import require, sha256
 from ..retrieval.encoders import ModelError, hushed
 from ..retrieval.prepared import reason
 
-# %% ../../nbs/passages/pretrained.ipynb #c595d291
+# %% ../../nbs/passages/pretrained.ipynb #5eb0663b
 Precision = Literal['fp32', 'fp16', 'bf16']
 DTYPES = {'fp32': 'float32', 'fp16': 'float16', 'bf16': 'bfloat16'}   # as PyTorch calls them
 
 def placed(device: str | None, precision: Precision | None, on_gpu: Precision) -> tuple[str, Precision]:
     "Device and precision to use where `None` leaves them open. Raises `ModelError` for what this machine or PyTorch has not."
-    torch = require('torch', 'offline')
+    torch = require('torch', 'models')
     device = device or ('cuda' if torch.cuda.is_available() else 'cpu')
     try: kind, number = (d := torch.device(device)).type, d.index or 0
     except RuntimeError as e: raise ModelError(f"{device!r} is not a device of PyTorch: choose 'cpu', 'cuda', or 'cuda:1' for the second GPU") from e
@@ -69,7 +69,7 @@ class Pretrained:
         "Which network this is, and in which precision it runs."
         return {**self.identity, 'precision': self.precision}
 
-# %% ../../nbs/passages/pretrained.ipynb #32675100
+# %% ../../nbs/passages/pretrained.ipynb #f8654285
 _HUB_NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[\w.-]+)?')
 
 def demand_model(name: str | Path):
@@ -86,7 +86,7 @@ def load_pretrained(
 ) -> Pretrained:
     "The network and its tokenizer, safetensors only, no code of the model's. Raises `ModelError` with what to do."
     device, precision = placed(device, precision, on_gpu)
-    torch, transformers, safetensors = (require(m, 'offline') for m in ('torch', 'transformers', 'safetensors'))
+    torch, transformers, safetensors = (require(m, 'models') for m in ('torch', 'transformers', 'safetensors'))
     demand_model(name)
     try:
         with hushed():

@@ -18,9 +18,9 @@ from ..literature.library import ENGLISH
 from ..retrieval.encoders import Encoder
 from ..retrieval.vectors import embedded_text
 
-# %% ../../nbs/passages/rerank.ipynb #5648d084
+# %% ../../nbs/passages/rerank.ipynb #f1028dc3
 class Reranker(Protocol):
-    "Scores passages for a query: shape (n,), float32, higher is better. Only the order is comparable across rerankers."
+    "Scores passages for a query: shape (n,), float32, higher is better. Only the order is comparable across rerankers. It may have `comparable` (bool) and `first` (a weight)."
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray: ...
     def describe(self) -> dict[str, Any]: ...
 

@@ -5,19 +5,19 @@
 # %% auto #0
 __all__ = ['RERANKERS', 'Named', 'reranker_parts', 'reranker']
 
-# %% ../../nbs/passages/rerankers.ipynb #c9628b6f
+# %% ../../nbs/passages/rerankers.ipynb #e13a7043
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ..core.basics import CpqaError
 from .cross_encoder import CROSS_ENCODERS, CrossEncoderReranker
-from .fast_cross_encoder import FastCrossEncoder
+from .fast_cross_encoder import EmbeddedCrossEncoder, FastCrossEncoder
 from .late_interaction import COLBERTS, ColBERTReranker
 from .monot5 import MONOT5, MonoT5Reranker
 from .rerank import BM25Reranker, CosineReranker, NoReranker, Reranker
 from ..retrieval.encoders import Encoder
 
-# %% ../../nbs/passages/rerankers.ipynb #5b673467
+# %% ../../nbs/passages/rerankers.ipynb #b9066bdf
 class Named(NamedTuple):
     "A kind of reranker: how it is made from a model's name and an encoder, and what its model may be ('' is none)."
     make: Callable[[str, Callable[[], Encoder]], Reranker]
@@ -29,6 +29,7 @@ RERANKERS = {
     'none': Named(lambda model, encoder: NoReranker()),
     'bm25': Named(lambda model, encoder: BM25Reranker()),
     'cosine': Named(lambda model, encoder: CosineReranker(encoder())),
+    'default': Named(lambda model, encoder: EmbeddedCrossEncoder()),
     'cross-encoder': Named(lambda model, encoder: CrossEncoderReranker(model), _or_short(CROSS_ENCODERS)),
     'fast': Named(lambda model, encoder: FastCrossEncoder(model), 'a folder that prepare_cross_encoder wrote'),
     'colbert': Named(lambda model, encoder: ColBERTReranker(model), _or_short(COLBERTS)),

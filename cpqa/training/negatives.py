@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Above', 'ranked', 'right_texts', 'bar', 'text_scores', 'Mined', 'mine']
 
-# %% ../../nbs/training/negatives.ipynb #67862cc6
+# %% ../../nbs/training/negatives.ipynb #9f7492a0
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
@@ -19,7 +19,8 @@ from ..literature.library import Documents, Progress, quiet
 from ..passages.rerank import Reranker
 from ..retrieval.fusion import RRF_K, Retriever, reciprocal_rank_fusion
 from ..retrieval.vectors import embedded_text
-from .examples import Group, Reads, Reserved, _plain
+from .examples import Group, Reads, _plain
+from .held_out import Reserved
 
 # %% ../../nbs/training/negatives.ipynb #6d38be2a
 def ranked(queries: Sequence[str], retrievers: Sequence[Retriever], k: int) -> list[list[Hit]]:

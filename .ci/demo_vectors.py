@@ -1,0 +1,11 @@
+"""Writes cpqa/data/demo_vectors.npz: the demo notes' passages as vectors of the encoder that comes with cpqa, so that the first question need not make them."""
+from cpqa.literature.demo import demo_notes
+from cpqa.passages.splitters import SentenceSplitter
+from cpqa.pipeline import DEMO_VECTORS
+from cpqa.retrieval.cached_encoder import write_known
+from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.vectors import embedded_text
+
+texts = [embedded_text(p.title, p.text) for d in (n.document() for n in demo_notes()) for p in SentenceSplitter().split(d)]
+write_known(DEMO_VECTORS, EmbeddedEncoder(), texts)
+print(f'{len(texts)} passages, {DEMO_VECTORS.stat().st_size/1e3:.0f} kB in {DEMO_VECTORS.name}')
