@@ -2,6 +2,7 @@
 
     python benchmarks/models.py [--only retrieval,passages,general,time,caps,short] [--rounds 7,8,9,10] [--data FOLDER] [--bi FOLDER] [--cross FOLDER]
                                 [--trained-bi FOLDER --trained-cross FOLDER] [--questions N] [--name models]
+    python benchmarks/models.py --cards      # then puts the figures on the models' cards
 
 retrieval  bioasq_beir by round (7 to 9 were trained on, 10 was chosen on): BM25, dense, hybrid, hybrid and reranker, all by `CancerQA.search`.
 passages   Evidence Inference, the articles that were not trained on: is the marked sentence in the first five passages of its article?
@@ -44,9 +45,10 @@ from cpqa.passages.two_stage import TwoStage, rerank_documents
 from cpqa.pipeline import CancerQA, build_index, kept_library
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
-from cpqa.retrieval.prepared import shipped
+from cpqa.retrieval.prepared import Figure, shipped
 from cpqa.retrieval.vectors import VectorPart
 from cpqa.training.examples import TRAINED, medquad_groups
+from cpqa.training.recipe import with_figures
 
 PARTS = ('retrieval', 'passages', 'general', 'time', 'caps', 'short')
 MEASURES = ('nDCG@10', 'R@10', 'MRR@10')
@@ -388,6 +390,20 @@ def _scorer(kind: str, model):
 
 # ---- one file
 
+def figures(parts: dict) -> dict[str, list[Figure]]:
+    "What the cards of the two models say of them, of the parts that were measured on all questions."
+    out: dict[str, list[Figure]] = {'bi-encoder': [], 'cross-encoder': []}
+    wanted = {'retrieval': (('nDCG@10', 'R@10', 'MRR@10'), 'BioASQ round 10, on which choices were looked at', {'dense': 'bi-encoder', 'hybrid': 'bi-encoder', 'hybrid + reranker alone': 'cross-encoder', 'hybrid + reranker': 'cross-encoder'}),
+              'passages': (('Hits@5',), 'within an article, Evidence Inference, articles not trained on', {'minilm dense': 'bi-encoder', 'dense': 'bi-encoder', 'hybrid': 'bi-encoder', 'reranker of all': 'cross-encoder'}),
+              'general': (('MRR@10',), 'MedQuAD, topics not trained on', {'minilm dense': 'bi-encoder', 'shipped dense': 'bi-encoder'})}
+    for part, (measures, where, systems) in wanted.items():
+        if part not in parts or parts[part]['sample']: continue
+        for row in parts[part]['rows']:
+            if row['system'] not in systems or row.get('questions', 'round 10') != 'round 10': continue
+            out[systems[row['system']]] += [Figure(f'{m}, {where}: {row["system"]}', row[m]['value'], row['n'], *row[m]['interval']) for m in measures]
+    return out
+
+
 DO = {'retrieval': retrieval, 'passages': passages, 'general': general, 'time': timing, 'caps': caps, 'short': short}
 USES = {name: ('cross-encoder',) if name == 'time' else ('bi-encoder', 'cross-encoder') for name in PARTS}
 
@@ -417,12 +433,16 @@ def main():
     ask.add_argument('--max-tokens', type=int, help='that the reranker reads of a pair; none is what its card says')
     ask.add_argument('--questions', type=int, help='so many for each part, to try it')
     ask.add_argument('--name', default='models', help='of the result')
+    ask.add_argument('--cards', action='store_true', help='measure nothing: write the figures of the result file on the cards of the models')
     a = ask.parse_args()
     a.rounds = sorted({int(r) for r in a.rounds.split(',')})
     wanted = [p.strip() for p in a.only.split(',')]
     if unknown := [p for p in wanted if p not in DO]: raise SystemExit(f'{unknown[0]!r} is no part: choose among {", ".join(PARTS)}')
     models, path = Models(a), RESULTS / f'{a.name}.json'
     described = models.described()
+    if a.cards:
+        for kind, found in figures(before(path, described)).items(): with_figures(models.folders[kind], found)
+        return
     for name in wanted:
         start, load = time.monotonic(), [round(x, 1) for x in os.getloadavg()]
         say(f'{name} begins')
