@@ -709,8 +709,8 @@ def test_two_first_questions_at_the_same_time(tmp_path):
     assert [p for p in tmp_path.rglob('.*') if p.parent.name != 'terms'] == []           # nothing half-made stays behind
 
 
-def test_a_full_disk_when_the_model_is_prepared(tmp_path):
-    if not mount(tmp_path/'disk', 20 * 2**20): pytest.skip('may not mount a file system here')
+def test_a_full_disk_when_the_demo_library_is_built(tmp_path):
+    if not mount(tmp_path/'disk', 2**18): pytest.skip('may not mount a file system here')
     try:
         complaint(cpqa('ask', QUESTION, env={'CPQA_CACHE': tmp_path/'disk'}))
         assert [p for p in (tmp_path/'disk').rglob('*') if p.is_file()] == []
