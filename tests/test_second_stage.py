@@ -16,7 +16,7 @@ from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
 from cpqa.passages.rerank import NoReranker
 from cpqa.passages.segment import SEGMENTERS
 from cpqa.passages.tiny_models import tiny_bert
-from cpqa.passages.two_stage import Reranked, TwoStage
+from cpqa.passages.two_stage import Reranked, TwoStage, title_passages
 from cpqa.pipeline import CancerQA, build_index
 from cpqa.retrieval import prepared
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
@@ -180,7 +180,10 @@ def test_the_default_decides_by_its_score_and_the_first_stage(libraries, encoder
 
 def test_search_orders_documents_as_reranked_does(libraries, encoder):
     qa, reranker = CancerQA(libraries('sentences'), encoder), EmbeddedCrossEncoder()
-    passages_of = lambda ids: TwoStage(qa.vectors).candidates(qa.library.documents(ids))[0]
+    def passages_of(ids):
+        documents = list(qa.library.documents(ids))
+        found, _ = TwoStage(qa.vectors).candidates(documents)
+        return [*found, *title_passages(documents, found)]
     class First:
         def search(self, queries, k): return [qa.search(q, k) for q in queries]
     again = Reranked(First(), reranker, passages_of, depth=50).search([QUESTION], 9)[0]
