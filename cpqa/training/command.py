@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['train_parser', 'told', 'train_command']
 
-# %% ../../nbs/training/command.ipynb #63c0ae16
+# %% ../../nbs/training/command.ipynb #0777d400
 import argparse
 import shlex
 import sys
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.basics import CpqaError
+from ..display import plain
 from ..literature.library import Progress, quiet
 
 # %% ../../nbs/training/command.ipynb #633a6b0f
@@ -40,7 +41,7 @@ def train_parser(p: argparse.ArgumentParser):
     p.add_argument('--skip-bad', action='store_true', help='go on without lines that cannot be read, which are counted')
     p.description = 'A tenth of the queries is put aside; the others train the models, and the tenth compares them with the base and with those that come with cpqa.'
 
-# %% ../../nbs/training/command.ipynb #1fd734f1
+# %% ../../nbs/training/command.ipynb #61d43d80
 def _knobs(args: argparse.Namespace) -> dict[str, Any]:
     "The settings of the training that were named."
     if args.steps and args.epochs: raise CpqaError('--steps and --epochs both say how long to train: give one of them')
@@ -65,6 +66,6 @@ def train_command(args: argparse.Namespace, progress: Progress = quiet):
     kinds = ('bi-encoder', 'cross-encoder') if args.kind == 'both' else (args.kind,)
     command = ' '.join(['cpqa train', *map(shlex.quote, sys.argv[2:])]) if sys.argv[1:2] == ['train'] else 'train_command'
     made = train_own(args.collection, args.out, kinds, args.documents, args.base, _knobs(args), args.split, args.licence, args.skip_bad, progress, command)
-    for fault in made[0].faults[:10]: print(f'left out: {fault}', file=sys.stderr)
+    for fault in made[0].faults[:10]: print(f'left out: {plain(fault)}', file=sys.stderr)
     if len(made[0].faults) > 10: print(f'left out: {len(made[0].faults) - 10:,} more', file=sys.stderr)
     print(*told(made), sep='\n')
