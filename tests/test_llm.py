@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpqa.core.basics import CpqaError
-from cpqa.core.llm import ROLES, Completion, Message, Recorded, Replayed, request_key
+from cpqa.core.llm import FINISHES, KINDS, ROLES, Completion, LLMError, Message, Recorded, Replayed, complete, json_of, request_key
 
 messages = st.lists(st.builds(Message, st.sampled_from(ROLES), st.text(max_size=60)), min_size=1, max_size=4)
 
@@ -97,3 +97,70 @@ def test_a_line_is_plain_json_without_headers(tmp_path):
     tape = tmp_path/'t.jsonl'
     Recorded(Echo(), tape).complete([Message('user', 'q')])
     assert json.loads(tape.read_text()).keys() == {'key', 'messages', 'completion'}
+
+
+# ---- schemas and pieces
+
+FORM = {'type': 'object', 'properties': {'a': {'type': 'integer'}}, 'required': ['a'], 'additionalProperties': False}
+
+
+class Clerk:
+    "Says `text` in two pieces, and reads it where it was given a schema."
+    window = 4000
+    def __init__(self, text): self.text = text
+
+    def complete(self, messages, *, max_tokens=1024, temperature=0.0, schema=None, on_text=None):
+        for piece in (self.text[:3], self.text[3:]):
+            if on_text is not None: on_text(piece)
+        return Completion(self.text, 'clerk', 5, 7, json_of(self.text) if schema is not None else None, 'stop', 12.5, 0.25)
+
+
+@pytest.mark.parametrize('text', ['{"a": 1}', '{"a": ', 'prose', '', 'null', '[1, "é"]', '{"a": 1} '])
+def test_a_schema_is_part_of_the_request_and_its_data_come_back(tmp_path, text):
+    tape, asked, pieces, again = tmp_path/'t.jsonl', [Message('user', 'q')], [], []
+    recorded = Recorded(Clerk(text), tape)
+    first, plain = recorded.complete(asked, schema=FORM, on_text=pieces.append), recorded.complete(asked)
+    replay = Replayed(tape, window=recorded.window)
+    assert replay.complete(asked, schema=FORM, on_text=again.append) == first and replay.complete(asked) == plain
+    assert ''.join(pieces) == ''.join(again) == text and '' not in again
+    assert (first.finish, first.ms, first.cost, replay.window) == ('stop', 12.5, 0.25, 4000)
+    assert len(replay.answers) == 2 and all(json.loads(line)['completion']['data'] is None for line in tape.read_text().splitlines())
+
+
+def test_data_cut_for_a_secret_is_cut_in_the_replay(tmp_path, monkeypatch):
+    monkeypatch.setenv('SOME_API_KEY', 'abcdef-abcdef-abcdef')
+    tape, asked = tmp_path/'t.jsonl', [Message('user', 'q')]
+    assert Recorded(Clerk('{"a": "abcdef-abcdef-abcdef"}'), tape).complete(asked, schema=FORM).data == {'a': 'abcdef-abcdef-abcdef'}
+    assert 'abcdef' not in tape.read_text() and Replayed(tape).complete(asked, schema=FORM).data == {'a': '[cut]'}
+
+
+def test_the_names_of_requests_are_those_of_old_recordings():
+    "A change here would make every recording in the world unreadable."
+    assert request_key([Message('user', 'q')]) == 'd8dbfb2ba63efb8a'
+    assert request_key([Message('system', 's'), Message('user', 'q')], 5, 1) == '3b4db894f5d78b61'
+    assert request_key([Message('user', 'q')], schema=None) == request_key([Message('user', 'q')]) != request_key([Message('user', 'q')], schema={})
+
+
+@settings(max_examples=100, deadline=None)
+@given(*[st.none() | st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3) | st.none(), max_size=3)] * 2)
+def test_two_schemas_have_one_name_only_if_they_are_one(a, b):
+    same = (a is None) == (b is None) and json.dumps(a) == json.dumps(b)
+    assert (request_key([Message('user', 'q')], schema=a) == request_key([Message('user', 'q')], schema=b)) == same
+
+
+def test_a_model_that_knows_no_schema_works_where_none_is_asked(tmp_path):
+    echo, asked = Echo(), [Message('user', 'q')]
+    assert complete(echo, asked, max_tokens=5).output_tokens == 5
+    assert Recorded(echo, tmp_path/'t.jsonl').complete(asked).text == 'q!'
+    for more in ({'schema': FORM}, {'on_text': print}):
+        with pytest.raises(TypeError): complete(echo, asked, **more)
+
+
+@pytest.mark.parametrize('text', ['{"a": NaN}', '{"a": 1} and more', "{'a': 1}", '\x00', '[' * 100_000, '\ud800', '```json\n{}\n```', 'null'])
+def test_what_is_no_json_has_no_data(text): assert json_of(text) is None
+
+
+def test_a_trouble_has_a_kind_and_is_an_error_for_people():
+    for kind in KINDS: assert LLMError('m', kind).kind == kind and str(LLMError('m', kind)) == 'm'
+    assert isinstance(LLMError('m'), CpqaError) and LLMError('m', 'rate', True, 2.5).wait == 2.5 and '' in FINISHES
+    with pytest.raises(ValueError, match='the kind of an LLMError'): LLMError('m', 'weather')

@@ -173,8 +173,8 @@ def in_order(hits: Iterable[Hit]) -> list[Hit]:
     "Best first; of scores that are equal in single precision, as trec_eval keeps them, the greater id first."
     return sorted(sorted(hits, key=lambda h: h.id, reverse=True), key=lambda h: -_single(h.score))
 
-# %% ../../nbs/core/records.ipynb #43068c99
-NOT_ADVICE = 'This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it.'
+# %% ../../nbs/core/records.ipynb #f038aecc
+NOT_ADVICE = 'This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it; in an emergency, call your emergency number.'
 
 class Citation(Record, frozen=True):
     "A quoted sentence: `document.text[start:end] == quote`, and `score`, how well it matches the question (0 to 1)."
