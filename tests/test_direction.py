@@ -1,0 +1,85 @@
+"""The direction of sentences: what must never turn around, texts that nobody wrote by hand, and agreement with experts on real questions."""
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpqa.answering.direction import RULES, Sentence, direction, pointing, verdict
+
+QUESTION = 'Does green tea lower the risk of stroke in adults?'
+YES = ['Green tea lowered the risk of stroke in adults.', 'The risk of stroke in adults was lower with green tea.', 'In adults, green tea was associated with a lower risk of stroke.']
+NO = ['Green tea did not lower the risk of stroke in adults.', 'Green tea increased the risk of stroke in adults.', 'Green tea had no effect on the risk of stroke in adults.',
+      'The risk of stroke in adults was higher with green tea.', 'Green tea failed to lower the risk of stroke in adults.']
+NEITHER = ['Whether green tea lowers the risk of stroke in adults is unknown.', 'Stroke is common in adults.', 'We aimed to assess green tea and the risk of stroke in adults.', '']
+
+
+@pytest.mark.parametrize('sentence', YES)
+def test_sentences_that_say_yes(sentence): assert direction(QUESTION, sentence) == 'for'
+
+
+@pytest.mark.parametrize('sentence', NO)
+def test_a_negated_or_reversed_sentence_never_counts_for(sentence): assert direction(QUESTION, sentence) == 'against'
+
+
+@pytest.mark.parametrize('sentence', NEITHER)
+def test_open_or_foreign_sentences_point_nowhere(sentence): assert direction(QUESTION, sentence) == 'unclear'
+
+
+@pytest.mark.parametrize('question', ['Is the gene on chromosome 4?', 'Does BRCA1 cause the disease X21?'])
+def test_another_name_or_number_is_no_yes(question):
+    other = question.replace('4', '17').replace('X21', 'X22').replace('Is the gene', 'The gene lies').replace('Does ', '').rstrip('?') + '.'
+    assert direction(question, other) != 'for'
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=120), st.text(max_size=200), st.text(max_size=60))
+def test_any_text_has_a_direction_and_a_rule(question, sentence, title):
+    way, rule = pointing(question, sentence, title)
+    assert RULES[rule].startswith(way)
+
+
+sentences = st.lists(st.builds(Sentence, st.sampled_from('abc'), st.sampled_from([*YES, *NO, *NEITHER]), st.just(''), st.floats(0, 1)), max_size=8)
+
+
+@settings(max_examples=80)
+@given(sentences)
+def test_a_label_has_a_heavier_side_and_counts_are_of_papers(some):
+    found = verdict(QUESTION, some)
+    assert sum(found.counts.values()) == len({s.paper for s in some}) and len(found.directions) == len(some)
+    if found.label == 'yes': assert found.weights['for'] > found.weights['against'] and found.counts['for']
+    if found.label == 'no': assert found.weights['against'] > found.weights['for'] and found.counts['against']
+    if found.label == 'maybe': assert found.counts['for'] and found.counts['against']
+
+
+def test_the_order_of_sentences_does_not_matter():
+    some = [Sentence('a', YES[0], '', 0.9), Sentence('b', NO[0], '', 0.4), Sentence('a', NO[1], '', 0.3)]
+    ours, turned = verdict(QUESTION, some), verdict(QUESTION, some[::-1])
+    assert (ours.label, ours.counts, ours.weights) == (turned.label, turned.counts, turned.weights) == ('yes', {'for': 1, 'against': 1, 'unclear': 0}, {'for': 0.9, 'against': 0.4})
+
+
+def test_long_texts_take_linear_time():
+    def seconds(n):
+        start = time.perf_counter()
+        direction(QUESTION, 'Green tea, adults (' * n + '1 ' * n)
+        return time.perf_counter() - start
+    seconds(10)
+    assert seconds(4000) < 100 * max(seconds(400), 0.01)
+
+
+def test_the_file_of_results_is_of_these_rules():
+    from conftest import ROOT
+    from cpqa.answering.direction import LEAST, RATIO
+    measured = json.loads((ROOT/'benchmarks'/'results'/'direction.json').read_text())
+    assert (measured['least'], measured['ratio']) == (LEAST, RATIO)
+
+
+def test_conclusions_of_pubmedqa_point_as_experts_say(data_dir):
+    path = data_dir/'pubmedqa'/'ori_pqal.json'
+    if not path.is_file(): pytest.skip('needs PQA-L')
+    rows = [q for q in list(json.loads(path.read_text()).values())[:200] if q['final_decision'] != 'maybe']
+    said = [(q['final_decision'], verdict(q['QUESTION'], [Sentence('p', q['LONG_ANSWER'])]).label) for q in rows]
+    answered = [(gold, label) for gold, label in said if label in ('yes', 'no')]
+    right = sum(gold == label for gold, label in answered)
+    assert len(answered) > 30 and right / len(answered) > max(0.7, sum(gold == 'yes' for gold, _ in answered) / len(answered))
