@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RERANKER_NAMES', 'RETRIEVERS', 'progress_bars', 'parser', 'main']
 
-# %% ../nbs/cli.ipynb #8c19b0da
+# %% ../nbs/cli.ipynb #8468ea08
 import argparse
 import json
 import os
@@ -13,14 +13,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from . import __version__
+from .answering.prompts import PROMPTS
 from .core.basics import CpqaError
+from .core.llm import LLM
+from .core.llm_names import LLM_NAMES, language_model
+from .core.records import Answer, AnswerKind
 from .display import answer_text, plain, trace_text
+from .doctor import doctor_command, doctor_parser
 from .literature.library import Library
 from .pipeline import CancerQA, build_index, encoder_of
 from .retrieval.encoders import Encoder
@@ -39,10 +44,31 @@ def progress_bars() -> Iterator:
             bars.update(tasks[stage], completed=done, total=total)
         yield show
 
-# %% ../nbs/cli.ipynb #879df9fd
+# %% ../nbs/cli.ipynb #3e1c7b17
 def _print_json(data: Any):
     utf8 = (getattr(sys.stdout, 'encoding', None) or 'utf-8').lower().replace('-', '') == 'utf8'
     print(json.dumps(data, ensure_ascii=not utf8, indent=1))
+
+def _language_model(args: argparse.Namespace) -> LLM | None:
+    given = [name for name in ('prompt', 'strict', 'adaptive', 'kind', 'option', 'max_cost', 'record', 'replay', 'llm_timeout', 'window') if getattr(args, name) not in (None, False, 'passages')]
+    if given and args.llm == 'none': raise CpqaError(f'--{given[0].replace("_", "-")} is for a language model: give --llm too')
+    return language_model(args.llm, args.llm_timeout, args.max_cost, args.record, args.replay, window=args.window)
+
+def _options(given: Sequence[str] | None) -> dict[str, str] | None:
+    "Options by their letters, A to Z."
+    if given is None: return None
+    if not 2 <= len(given) <= 26: raise CpqaError(f'a choice has 2 to 26 options, got {len(given)}: give --option once for each')
+    return dict(zip('ABCDEFGHIJKLMNOPQRSTUVWXYZ', given))
+
+def _written(qa: CancerQA, args: argparse.Namespace) -> Answer:
+    "Asks with a language model; what it writes is shown on a terminal as it comes, and said to be a draft."
+    shows, begun = sys.stderr.isatty() and not args.json, []
+    def show(text: str):
+        if not begun: begun.append(print('Draft, not checked yet:', file=sys.stderr))
+        print(''.join(c if c.isprintable() or c == '\n' else ' ' for c in text), end='', file=sys.stderr, flush=True)
+    answer = qa.ask(args.question, args.kind, _options(args.option), show if shows else None)
+    if begun: print('\n', file=sys.stderr)
+    return answer
 
 def _ask(args: argparse.Namespace):
     "Answers a question; see `CancerQA.ask`."
@@ -51,8 +77,10 @@ def _ask(args: argparse.Namespace):
     with progress_bars() as progress:
         qa = CancerQA(args.library, args.encoder, depth=args.depth, passages=args.passages, quotes=args.quotes, progress=progress, source=args.source,
                       since=args.since, until=args.until, rewrite=args.rewriter, full_text=args.full_text, reranker=args.reranker,
-                      segmenter=args.segmenter if args.segmenter is not None else 'sentences', budget_ms=args.budget, threshold=args.threshold)
-        answer = qa.ask(args.question)
+                      segmenter=args.segmenter if args.segmenter is not None else 'sentences', budget_ms=args.budget, threshold=args.threshold,
+                      llm=_language_model(args), prompt=args.prompt, strict=args.strict, adaptive=args.adaptive, **({} if args.abstain_below is None else {'abstain_below': args.abstain_below}))
+        if qa.llm is None: answer = qa.ask(args.question)
+    if qa.llm is not None: answer = _written(qa, args)
     if args.json: return _print_json({k: v for k, v in answer.to_dict().items() if k != 'trace' or args.trace})
     console = Console()
     with console.capture() as text:   # rich would end the program where the reader of its output has gone
@@ -191,7 +219,11 @@ def _download(args: argparse.Namespace):
     from cpqa.evaluation.datasets import download
     print(download(args.name, args.to))
 
-# %% ../nbs/cli.ipynb #25cf2160
+# %% ../nbs/cli.ipynb #6eb506e6
+def _doctor_parser(p: argparse.ArgumentParser):
+    doctor_parser(p)
+    p.set_defaults(run=doctor_command)
+
 def _train(args: argparse.Namespace):
     "Trains models on a collection of one's own."
     with progress_bars() as progress: train_command(args, progress)
@@ -200,7 +232,7 @@ def _train_parser(p: argparse.ArgumentParser):
     train_parser(p)
     p.set_defaults(run=_train)
 
-# %% ../nbs/cli.ipynb #183b0005
+# %% ../nbs/cli.ipynb #1924795c
 def _share(text: str) -> float:
     try: share = float(text)
     except ValueError: share = -1
@@ -231,9 +263,10 @@ def parser() -> argparse.ArgumentParser:
     sets = sub.add_parser('datasets', help='question sets: list, download, make CMMQA').add_subparsers(required=True, metavar='COMMAND')
     _datasets_parsers(sets)
     _train_parser(sub.add_parser('train', help='train models on a collection of your own'))
+    _doctor_parser(sub.add_parser('doctor', help='say what is installed, which keys are seen, what answers'))
     return p
 
-# %% ../nbs/cli.ipynb #56ede693
+# %% ../nbs/cli.ipynb #4a2e19fd
 RERANKER_NAMES = 'default (the cross-encoder that comes with cpqa), bm25, cosine, none, or cross-encoder, fast, colbert or monot5 with a model behind a colon'
 
 def _encoder_option(p: argparse.ArgumentParser, what: str = "what makes the vectors, which must be what the library was built with"):
@@ -255,10 +288,34 @@ def _ask_parser(p: argparse.ArgumentParser):
     p.add_argument('--segmenter', metavar='NAME', help='with --source pubmed or auto: how documents that come live are cut: sentences, seos, window:3 and others (default: sentences)')
     p.add_argument('--budget', type=_number, metavar='MS', help='milliseconds for ordering the passages (default: as long as it takes)')
     p.add_argument('--threshold', type=_share, metavar='P', help='read only passages that are relevant with at least this probability, 0 to 1 (default: all)')
+    p.add_argument('--abstain-below', type=_share, metavar='P', help='give no answer where the evidence answers the question with less than this probability, 0 to 1 (default: see the notebook on abstention)')
     p.add_argument('--quotes', type=_number, default=3, help='sentences that are quoted at most (default 3)')
+    _llm_options(p)
     p.add_argument('--json', action='store_true', help='print the answer as JSON')
     p.set_defaults(run=_ask)
 
+# %% ../nbs/cli.ipynb #9dec31f4
+def _dollars(text: str) -> float:
+    try: dollars = float(text)
+    except ValueError: dollars = -1
+    if not 0 < dollars < 1e6: raise argparse.ArgumentTypeError(f'must be an amount in US dollars above 0, got {text[:20]}')
+    return dollars
+
+def _llm_options(p: argparse.ArgumentParser):
+    p = p.add_argument_group('with a language model')
+    p.add_argument('--llm', metavar='MODEL', default='none', help=f'what writes the answer: {LLM_NAMES} (default: none, sentences are quoted)')
+    p.add_argument('--prompt', choices=[n for n in PROMPTS if n != 'adaptive'], default='passages', help='what it is shown: passages (default), the text of five documents, as Stuhlmann et al. do, or nothing (cot)')
+    p.add_argument('--strict', action='store_true', help='leave out claims that fail the check (default: mark them)')
+    p.add_argument('--adaptive', action='store_true', help='ask the model alone first, and look up only where it is not certain')
+    p.add_argument('--kind', choices=get_args(AnswerKind), help='what sort of answer to give (default: as the question asks)')
+    p.add_argument('--option', action='append', metavar='TEXT', help='an option to choose from; give it once for each')
+    p.add_argument('--max-cost', type=_dollars, metavar='USD', help='US dollars that may be spent')
+    p.add_argument('--llm-timeout', type=_number, metavar='SECONDS', help='how long to wait for the model (default 60)')
+    p.add_argument('--window', type=_number, metavar='TOKENS', help='tokens that the model can hold (default: what is known of it)')
+    p.add_argument('--record', metavar='FILE', help='keep what was asked and said, without keys')
+    p.add_argument('--replay', metavar='FILE', help='answer from such a file, without a key or a network')
+
+# %% ../nbs/cli.ipynb #e9c7a2f3
 def _search_parser(p: argparse.ArgumentParser):
     p.add_argument('query')
     p.add_argument('--library', metavar='DIR', help='a library that `cpqa index build` wrote (default: the demo notes)')

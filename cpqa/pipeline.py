@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['AnyEncoder', 'DEMO_VECTORS', 'MAX_WORDS', 'Way', 'FIRST_STAGE', 'PATIENCE', 'check_encoder', 'encoder_of',
            'build_index', 'kept_library', 'demo_library', 'clean_question', 'Timings', 'CancerQA', 'search', 'reranked',
-           'second', 'dual_path', 'retrieve', 'two_stage', 'ask']
+           'second', 'dual_path', 'retrieve', 'two_stage', 'Gathered', 'gather', 'ask']
 
-# %% ../nbs/pipeline.ipynb #63b8ef04
+# %% ../nbs/pipeline.ipynb #27dd1d1a
 import hashlib
 import json
 import re
@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from msgspec.structs import replace
 
 import cpqa.display
-from .answering.citations import checked
-from .answering.reader import NOTHING, QuotingReader, quoted
 from .core.basics import CpqaError, cache_dir, sha256
-from .core.records import Answer, Document, Fetched, Hit, Record
+from .core.llm import LLM
+from .core.llm_names import language_model
+from .core.records import Answer, AnswerKind, Document, Evidence, Fetched, Hit, Record
 from .core.secrets import short
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
@@ -48,6 +48,19 @@ from .retrieval.ladder import Rewriter
 from .retrieval.prepared import read_card
 from .retrieval.rewrite import rewriter
 from .retrieval.vectors import DenseRetriever, PassageVectors, VectorPart, Vectors
+
+# %% ../nbs/pipeline.ipynb #1b574ae1
+from .answering.abstain import ABSTAIN_BELOW, too_thin
+from .answering.abstain import confidence as confidence_in
+from .answering.citations import checked
+from .answering.glossary import explained
+from .answering.kinds import kind_of
+from .answering.llm_reader import AdaptiveReader, LLMReader
+from .answering.prompts import named_prompt
+from .answering.reader import NOTHING, QuotingReader, quoted
+from .answering.replies import Options
+from .answering.safety import first_words, language_note
+from .answering.support import ClaimSupport
 
 # %% ../nbs/pipeline.ipynb #7f3df85f
 AnyEncoder = Encoder | str | Path   # an encoder, the folder of a prepared one, or 'all-MiniLM-L6-v2'
@@ -123,7 +136,7 @@ class Timings(dict):
         try: yield
         finally: self[name] = round(self.get(name, 0.0) + (time.perf_counter() - start) * 1000, 2)
 
-# %% ../nbs/pipeline.ipynb #5e0d8e48
+# %% ../nbs/pipeline.ipynb #c988fdd2
 class _Parts:
     "What `CancerQA` loads when it is needed: library, encoder, vectors, the Boolean index, the client."
     @cached_property
@@ -155,6 +168,11 @@ class _Parts:
         return named_segmenter(self._segmenter, lambda: self.live_encoder) if isinstance(self._segmenter, str) else self._segmenter
 
     @cached_property
+    def support(self) -> ClaimSupport:
+        "What says how well a quote carries a claim: rules, and the encoder that comes with cpqa, for which it was fitted."
+        return ClaimSupport(self.encoder if self._encoder is None else None)
+
+    @cached_property
     def boolean(self) -> BooleanIndex:
         "The library as PubMed's query language searches it."
         return BooleanIndex(self.library)
@@ -165,7 +183,23 @@ class _Parts:
         from cpqa.literature.entrez import Entrez
         return self._entrez or Entrez(timeout=10, tries=3, deadline=30)   # somebody is waiting
 
-# %% ../nbs/pipeline.ipynb #51c76c19
+# %% ../nbs/pipeline.ipynb #8c912d2f
+def _check_numbers(counts: dict[str, int], shares: dict[str, float | None], budget_ms: float | None):
+    for name, value in counts.items():
+        if value < 1: raise CpqaError(f'{name} must be at least 1, got {value}')
+    for name, value in shares.items():
+        if value is not None and not 0 <= value <= 1: raise CpqaError(f'the {name} is a probability from 0 to 1, got {value}')
+    if budget_ms is not None and not budget_ms >= 0: raise CpqaError(f'the budget is in milliseconds, at least 0, got {budget_ms}')
+
+def _checked_source(source: str | None, library: Library | str | Path | None) -> Library | str | Path | None:
+    "The library that is meant; a source that is none of the words is a library's directory."
+    if source == '': raise CpqaError('the source is empty: choose demo, pubmed, auto or the directory of a library')
+    if source == 'demo' and library is not None: raise CpqaError('the source is demo, and a library is given too: give one of them')
+    if source in (None, 'demo', 'pubmed', 'auto'): return library
+    if library is not None: raise CpqaError('the source is a directory and so is the library: give one of them')
+    return source
+
+# %% ../nbs/pipeline.ipynb #46b993fe
 Way = Literal['bm25', 'dense', 'hybrid']
 FIRST_STAGE = 100   # hits of each search that are fused
 PATIENCE = 3.0      # seconds
@@ -190,19 +224,20 @@ class CancerQA(_Parts):
         segmenter: str | Segmenter = 'sentences',      # of live documents, or its name; a library's are cut already
         budget_ms: float | None = None,                # for ranking the passages; None: all of them are ranked
         threshold: float | None = None,                # passages that are less probably relevant are not read
+        llm: str | LLM | None = None,                  # writes the answer, or its name; None or 'none': sentences are quoted
+        prompt: str = 'passages',                      # how it is asked: passages, documents, stuhlmann, or cot (alone, without looking up)
+        strict: bool = False,                          # claims that fail the check are left out, not marked
+        adaptive: bool = False,                        # the model is asked alone first; looked up only where it is not certain
+        abstain_below: float | None = ABSTAIN_BELOW,   # a confidence; None: only the reader decides
     ):
-        for name, value in dict(depth=depth, passages=passages, quotes=quotes).items():
-            if value < 1: raise CpqaError(f'{name} must be at least 1, got {value}')
-        if source == '': raise CpqaError('the source is empty: choose demo, pubmed, auto or the directory of a library')
-        if source not in (None, 'demo', 'pubmed', 'auto'):
-            if library is not None: raise CpqaError('the source is a directory and so is the library: give one of them')
-            library = source
-        if source == 'demo' and library is not None: raise CpqaError('the source is demo, and a library is given too: give one of them')
+        library = _checked_source(source, library)
         check_encoder(encoder)   # wrong names are refused before anything is loaded
         if isinstance(reranker, str): reranker_parts(reranker)
         if isinstance(segmenter, str): segmenter_parts(segmenter)
-        if threshold is not None and not 0 <= threshold <= 1: raise CpqaError(f'the threshold is a probability from 0 to 1, got {threshold}')
-        if budget_ms is not None and not budget_ms >= 0: raise CpqaError(f'the budget is in milliseconds, at least 0, got {budget_ms}')
+        _check_numbers({'depth': depth, 'passages': passages, 'quotes': quotes}, {'threshold': threshold, 'abstain_below': abstain_below}, budget_ms)
+        self.llm = language_model(llm) if isinstance(llm, str) else llm
+        self.prompt, self.strict, self.adaptive, self.abstain_below = named_prompt(prompt), strict, adaptive, abstain_below
+        if adaptive and (self.llm is None or self.prompt.context == 'none'): raise CpqaError('adaptive asks a language model whether it must look something up: give llm, and a prompt that shows what is found')
         self._library, self._encoder, self._progress, self._entrez = library, encoder, progress, entrez
         self.depth, self.passages, self.quotes, self.loading = depth, passages, quotes, Timings()
         self.source, (self.since, self.until), self.full_text = source, bounds(since, until), full_text
@@ -343,10 +378,24 @@ def _told(stage: TwoStage, chosen: Selection, cut: dict[str, Any]) -> dict[str, 
 
 CancerQA.two_stage, CancerQA._cut, CancerQA._reads = two_stage, _cut, _reads
 
-# %% ../nbs/pipeline.ipynb #d085ac88
-def ask(self: CancerQA, question: str) -> Answer:
-    "The answer to a question: quotes with their places, the evidence read, how it was found, and the time each stage took."
-    question, t, loaded = clean_question(question), Timings(), set(self.loading)
+# %% ../nbs/pipeline.ipynb #646b32ff
+class Gathered(NamedTuple):
+    "What was found for a question, before it is answered."
+    question: str                      # as it was meant
+    vector: np.ndarray                 # (dim,), its embedding
+    evidence: tuple[Evidence, ...]     # the passages to read, best first
+    documents: dict[str, Document]
+    confidence: float | None           # that the evidence answers the question
+    stage: TwoStage
+    encoder: Encoder
+    library: str                       # what was searched, in words
+    notes: tuple[str, ...]
+    trace: dict[str, Any]
+    nothing: str = ''                  # why no passage is left, where a threshold took all
+
+def gather(self: CancerQA, question: str, t: Timings) -> Gathered:
+    "Finds the evidence for a question; the time of each stage goes into `t`. Raises `CpqaError`."
+    loaded = set(self.loading)
     live, notes = self._is_live()
     stage = self.two_stage()   # what cannot be had is refused before the search
     encoder, splitter = (self.live_encoder, self.splitter) if live else (self.encoder, None)
@@ -355,18 +404,63 @@ def ask(self: CancerQA, question: str) -> Answer:
     with t.stage('embed_question'): vector = encoder.encode([question], 'query')[0]
     found = self.dual_path(live, {question: vector}).retrieve(question)
     t.update(found.timings_ms)
-    documents = {d.id: d for d in found.documents}
     if found.question != question:   # as it was meant: a corrected spelling matches what was written
         with t.stage('embed_question'): vector = encoder.encode([found.question], 'query')[0]
     with t.stage('rank_passages'):
         if live: stage = self.two_stage(PassageVectors(found.documents, encoder, splitter.split))
-        way = {c.id: c.route for c in found.candidates}
-        chosen = stage.choose(found.question, vector, found.documents, self.passages, way)
-    with t.stage('read'): answer = QuotingReader(encoder, self.quotes).read(found.question, chosen.evidence, documents, vector)
-    if chosen.candidates and not chosen.evidence: answer = replace(answer, reason=f'None of the {chosen.candidates} passages found is relevant with a probability of {self.threshold:g} or more.')
-    with t.stage('check'): answer = _checked(answer, documents.values())
-    return replace(answer, question=question, library=self._searched(live, len(documents)), timings_ms=dict(t),
-                   notes=(*notes, *found.notes, *chosen.notes), trace=found.trace() | {'passages': _told(stage, chosen, self._cut(stage.vectors))})
+        chosen = stage.choose(found.question, vector, found.documents, self.passages, {c.id: c.route for c in found.candidates})
+    nothing = f'None of the {chosen.candidates} passages found is relevant with a probability of {self.threshold:g} or more.' if chosen.candidates and not chosen.evidence else ''
+    sure = confidence_in(found.question, chosen.evidence, stage.reranker.describe(), encoder.describe())
+    return Gathered(found.question, vector, tuple(chosen.evidence), {d.id: d for d in found.documents}, sure, stage, encoder, self._searched(live, len(found.documents)),
+                    (*notes, *found.notes, *chosen.notes), found.trace() | {'passages': _told(stage, chosen, self._cut(stage.vectors))}, nothing)
+
+CancerQA.gather = gather
+
+# %% ../nbs/pipeline.ipynb #f6f2b392
+def _quoted(self: CancerQA, g: Gathered) -> Answer:
+    "The answer in quotes."
+    answer = QuotingReader(g.encoder, self.quotes, reranker=g.stage.reranker, abstain_below=self.abstain_below).read(g.question, g.evidence, g.documents, g.vector, g.confidence)
+    if g.nothing: answer = replace(answer, reason=g.nothing)
+    return _checked(answer, g.documents.values())
+
+def _written(self: CancerQA, question: str, look: Callable[[], Gathered], kind: AnswerKind, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
+    "The answer in the model's words; `look` finds the evidence, if it is needed."
+    reader, thin = LLMReader(self.llm, self.prompt, self.support, self.strict), ''
+    if self.prompt.context == 'none': return reader.read(question, kind=kind, options=options, on_text=on_text)
+    def retrieve() -> tuple[Sequence[Evidence], dict[str, Document]]:
+        nonlocal thin
+        g = look()
+        thin = g.nothing or (too_thin(g.confidence, self.abstain_below) if self.abstain_below is not None else '')
+        return ((), {}) if thin else (g.evidence, g.documents)
+    answer = AdaptiveReader(reader).read(question, retrieve, kind, options, on_text) if self.adaptive else reader.read(question, *retrieve(), kind, options, on_text)
+    return replace(answer, reason=thin, response=NOTHING) if thin else answer
+
+CancerQA._quoted, CancerQA._written = _quoted, _written
+
+# %% ../nbs/pipeline.ipynb #bc5d9614
+def ask(
+    self: CancerQA,
+    question: str,
+    kind: AnswerKind | None = None,                     # for a language model: yesno, choice, factoid, list or long; None: as the question asks
+    options: Options = None,                            # of a choice: letter -> text
+    on_text: Callable[[str], Any] | None = None,        # gets the model's words as they come, before any check
+) -> Answer:
+    "The answer to a question: what it says, the quotes it rests on with their places, the evidence read, how it was found, and the time each stage took. Raises `CpqaError`."
+    question, t, found = clean_question(question), Timings(), []
+    if self.llm is None and (kind or options): raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
+    def look() -> Gathered:
+        found.append(self.gather(question, t))
+        return found[-1]
+    if self.llm is None: look()
+    before = sum(t.values())
+    with t.stage('read'): answer = self._quoted(*found) if self.llm is None else self._written(question, look, kind or kind_of(question, options), options, on_text)
+    t['read'] = round(2 * t['read'] - sum(t.values()) + before, 2)   # without what was searched meanwhile
+    if found:
+        g = found[0]
+        answer = replace(answer, evidence=g.evidence, confidence=g.confidence, library=g.library, notes=(*g.notes, *answer.notes), trace=g.trace | answer.trace)
+    said = language_note(question)
+    return replace(answer, question=question, timings_ms=dict(t), first=first_words(question), terms=explained(answer.response) if not answer.abstained else {},
+                   library=answer.library or 'nothing: the language model was asked alone', notes=(*([said] if said else []), *answer.notes))
 
 def _searched(self: CancerQA, live: bool, n: int) -> str:
     "What was searched, in words."
@@ -382,7 +476,7 @@ def _checked(answer: Answer, documents: Iterable[Document]) -> Answer:
     kept, faults = checked(answer.citations, documents)
     if not faults: return answer
     reason = f'{len(faults)} citations failed the check: {"; ".join(faults)}.'
-    if kept: return replace(answer, response=quoted(kept), citations=tuple(kept), reason=reason)
-    return replace(answer, response=NOTHING, citations=(), abstained=True, reason=reason)
+    if kept: return replace(answer, response=quoted(kept), citations=tuple(kept), reason=reason, label='', counts={})   # which may have rested on what fell
+    return replace(answer, response=NOTHING, citations=(), abstained=True, reason=reason, label='', counts={})
 
 CancerQA.ask, CancerQA._searched = ask, _searched

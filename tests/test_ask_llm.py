@@ -1,0 +1,156 @@
+"""`cpqa ask` with a language model of each kind, from end to end: the real SDKs against a server on 127.0.0.1, a local model, a recording, and what can go wrong."""
+import json
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+from helpers import CPQA, complaint, cpqa, environment, escapes, good
+
+from cpqa.core.llm_server import LLMServer
+
+QUESTION = 'Is tisagenlecleucel effective for B-cell lymphoma?'
+KEY = 'sk-ant-not-a-real-key-0123456789abcdef'
+
+
+def shown(messages) -> dict:
+    "The data in the last message."
+    return json.loads(messages[-1].content.split('\n\n')[1])
+
+
+def copying(messages, schema) -> str:
+    "A model that copies the first sentence of the first passage, and invents a second claim."
+    p = shown(messages)['passages'][0]
+    first = re.split(r'(?<=[.])\s', p['text'])[0]
+    reply = {'claims': [{'text': first, 'pmid': p['pmid'], 'quote': first}, {'text': 'It cures all of them.', 'pmid': '99999999', 'quote': 'All were cured.'}], 'status': 'answered'}
+    if 'label' in schema['properties']: reply['label'] = schema['properties']['label']['enum'][0]
+    return json.dumps(reply)
+
+
+@pytest.fixture(scope='module')
+def server():
+    with LLMServer(copying, key=KEY) as s: yield s
+
+
+def ways(server) -> dict[str, tuple[str, dict]]:
+    "Names of models with the environment that they need."
+    return {'anthropic': ('anthropic:toy', {'ANTHROPIC_API_KEY': KEY, 'ANTHROPIC_BASE_URL': server.url}),
+            'openai': ('openai:toy', {'OPENAI_API_KEY': KEY, 'OPENAI_BASE_URL': f'{server.url}/v1'}),
+            'openai at a URL': (f'openai:toy@{server.url}/v1', {'CPQA_LLM_KEY': KEY})}
+
+
+def asked(*argv, env={}) -> dict: return json.loads(good('ask', QUESTION, *argv, '--json', env=env))
+
+
+@pytest.mark.parametrize('way', ['anthropic', 'openai', 'openai at a URL'])
+def test_each_service_answers_and_its_claims_are_checked(way, server):
+    name, env = ways(server)[way]
+    answer = asked('--llm', name, env=env)
+    assert answer['label'] == 'yes' and answer['kind'] == 'yesno' and not answer['abstained']
+    assert [bool(c['fault']) for c in answer['claims']] == [False, True] and '99999999' not in answer['used_PMIDs'] and len(answer['used_PMIDs']) == 1
+    assert '[not confirmed' in answer['response'] and answer['usage']['calls'] == 1 and answer['model']
+    assert KEY not in json.dumps(answer)
+
+
+def test_strict_leaves_out_what_fails(server):
+    name, env = ways(server)['openai at a URL']
+    answer = asked('--llm', name, '--strict', env=env)
+    assert len(answer['claims']) == 1 and 'cures all' not in answer['response'] and answer['reason']
+
+
+def test_the_terminal_shows_marks_and_no_key(server):
+    name, env = ways(server)['anthropic']
+    out = good('ask', QUESTION, '--llm', name, env=env)
+    assert 'NOT SUPPORTED' in out or 'not confirmed' in out
+    assert KEY not in out and not escapes(out)
+
+
+def test_it_streams_to_a_terminal_and_says_that_it_is_a_draft(server):
+    name, env = ways(server)['openai at a URL']
+    main, other = pty.openpty()
+    done = subprocess.run([CPQA, 'ask', QUESTION, '--llm', name], stdout=subprocess.PIPE, stderr=other, stdin=subprocess.DEVNULL, env=environment(**env), timeout=120)
+    os.close(other)
+    said = os.read(main, 100_000).decode()
+    os.close(main)
+    assert done.returncode == 0 and 'Draft, not checked yet:' in said and 'cures all' in said
+
+
+def test_a_recording_replays_without_server_and_key(server, tmp_path):
+    name, env = ways(server)['anthropic']
+    tape = tmp_path/'tape.jsonl'
+    first = asked('--llm', name, '--record', tape, env=env)
+    assert KEY not in tape.read_text()
+    again = asked('--llm', name, '--replay', tape, env={'ANTHROPIC_API_KEY': None, 'ANTHROPIC_BASE_URL': None})
+    assert {k: first[k] for k in ('response', 'claims', 'label', 'citations')} == {k: again[k] for k in ('response', 'claims', 'label', 'citations')}
+    assert 'holds no answer' in complaint(cpqa('ask', QUESTION, '--llm', name, '--replay', tape, '--prompt', 'stuhlmann'))
+
+
+def test_a_choice_and_a_model_alone(server):
+    name, env = ways(server)['openai at a URL']
+    answer = asked('--llm', name, '--option', 'it is', '--option', 'it is not', env=env)
+    assert (answer['kind'], answer['label']) == ('choice', 'A')
+    with LLMServer(lambda messages, schema: json.dumps({'reasoning': 'It is known.', 'response': 'Yes, in many.', 'label': 'yes', 'status': 'answered'})) as alone:
+        answer = asked('--llm', f'openai:toy@{alone.url}/v1', '--prompt', 'cot')
+    assert answer['label'] == 'yes' and answer['citations'] == answer['evidence'] == [] and 'rests on no document' in answer['reason']
+
+
+def test_adaptive_looks_up_only_where_it_must():
+    def says(sure):
+        def reply(messages, schema):
+            if 'certain' in schema['properties']: return json.dumps({'reasoning': '', 'response': 'Yes.', 'label': 'yes', 'certain': sure, 'status': 'answered'})
+            return copying(messages, schema)
+        return reply
+    for sure in (True, False):
+        with LLMServer(says(sure)) as server: answer = asked('--llm', f'openai:toy@{server.url}/v1', '--adaptive', '--trace')
+        assert answer['trace']['adaptive']['retrieved'] is not sure and bool(answer['citations']) is not sure
+
+
+def test_a_local_model(tmp_path):
+    pytest.importorskip('torch')
+    from cpqa.core.local_llm import toy_llama
+    folder = toy_llama(tmp_path/'toy', 'Tea helps, they say.', window=8192)
+    answer = asked('--llm', f'local:{folder}')
+    assert answer['abstained'] and 'JSON' in answer['reason'] and answer['evidence'] and answer['usage']['calls'] == 2 and answer['usage']['cost'] == 0
+
+
+@pytest.mark.parametrize('fault,reason', [('401', 'key'), ('gone', 'model'), ('quota', 'spent'), ('notjson=9', 'JSON'), ('half=9', 'JSON'), ('empty=9', 'no text'), ('refusal', 'refuses')])
+def test_what_goes_wrong_is_an_abstention_with_the_evidence(fault, reason):
+    with LLMServer(copying, misbehave=fault if '=' in fault else f'{fault}=9') as server: answer = asked('--llm', f'openai:toy@{server.url}/v1')
+    assert answer['abstained'] and answer['evidence'] and not answer['citations'] and reason.lower() in answer['reason'].lower()
+
+
+@pytest.mark.parametrize('argv,said', [
+    (['--llm', 'magic'], 'no language model'), (['--llm', 'openai:'], 'no language model'), (['--strict'], 'give --llm too'), (['--option', 'a'], 'give --llm too'),
+    (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'], '2 to 26 options'), (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--record', 'a', '--replay', 'b'], 'give one of them'),
+    (['--llm', 'none', '--max-cost', '1'], 'give --llm too'), (['--llm', 'anthropic:claude-x'], 'ANTHROPIC_API_KEY')])
+def test_what_cannot_be_meant(argv, said):
+    assert said in complaint(cpqa('ask', QUESTION, *argv, env={'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None}))
+
+
+def test_a_cap_on_a_model_of_unknown_price_is_refused(server):
+    name, env = ways(server)['openai at a URL']
+    answer = asked('--llm', name, '--max-cost', '0.5', env=env)
+    assert answer['abstained'] and 'price' in answer['reason'] and 'calls' not in {k for k, v in answer['usage'].items() if v}
+
+
+def test_what_is_too_thin_is_not_sent(server):
+    name, env = ways(server)['openai at a URL']
+    before = len(server.log)
+    answer = json.loads(good('ask', 'How do I bake sourdough bread?', '--llm', name, '--json', env=env))
+    assert answer['abstained'] and len(server.log) == before
+
+
+def test_danger_comes_first_whoever_answers(server):
+    name, env = ways(server)['openai at a URL']
+    for more in ([], ['--llm', name]):
+        answer = json.loads(good('ask', 'I took all my morphine tablets at once, what now?', *more, '--json', env=env))
+        assert 'emergency number' in answer['first']
+    out = good('ask', 'I took all my morphine tablets at once, what now?')
+    assert out.index('emergency number') < out.index('Searched')
+
+
+def test_the_doctor_sees_keys_and_shows_none():
+    out = good('doctor', env={'ANTHROPIC_API_KEY': KEY})
+    assert KEY not in out and KEY[-6:] not in out and 'ANTHROPIC_API_KEY' in out
+    assert isinstance(json.loads(good('doctor', '--json')), list)
