@@ -30,7 +30,7 @@ def source_line(citation: Citation) -> str:
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
     return ' '.join(ended).rstrip('.') + (' (our note on it)' if citation.source == 'note' else '')
 
-# %% ../nbs/display.ipynb #87e4601b
+# %% ../nbs/display.ipynb #beeec698
 def _papers(n: int) -> str: return '1 paper' if n == 1 else f'{n} papers'
 
 def counts_in_words(counts: dict[str, int]) -> str:
@@ -43,13 +43,13 @@ def counts_in_words(counts: dict[str, int]) -> str:
 
 def result_lines(answer: Answer) -> list[str]:
     "The short result: the label or the names, then how many papers point which way."
-    kind = {'choice': 'Option chosen'}.get(answer.kind, 'Answer' if answer.model else 'The quotes point to')
+    kind = {'choice': 'Option chosen'}.get(answer.kind, 'Answer' if answer.model else 'By rules about words, the quotes point to')
     begins = answer.response.partition('\n')[0].lower().startswith((f'{answer.label}: '.lower(), f'{answer.label}.'.lower()))
     lines = [f'{kind}: {answer.label}'] if answer.label and not begins else []
     if answer.items and not answer.response.startswith('; '.join(answer.items)): lines.append('Answer: ' + '; '.join(answer.items))
     return lines + [line for line in [counts_in_words(answer.counts)] if line]
 
-# %% ../nbs/display.ipynb #f23c55c6
+# %% ../nbs/display.ipynb #601e45da
 def claim_line(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
     "A claim in one line, with the numbers of its sources among `citations`, or marked as not supported with what is wrong."
     if not claim.holds: return f'NOT SUPPORTED: {plain(claim.text)} ({plain(claim.fault)})'
@@ -59,8 +59,8 @@ def claim_line(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
     return plain(claim.text) + (f' [{", ".join(where)}]' if where else '') + said
 
 def claims_apart(answer: Answer) -> bool:
-    "Are there claims that the response does not tell already?"
-    return any(c.text not in answer.response for c in answer.claims)
+    "Are there claims, or faults of claims, that the response does not tell already?"
+    return any(c.text not in answer.response or c.fault and f'[not confirmed: {c.fault}]' not in answer.response for c in answer.claims)
 
 def claims_head(claims: tuple[CheckedClaim, ...]) -> str:
     "How many of the claims passed their check, in a sentence."

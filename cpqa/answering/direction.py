@@ -17,7 +17,7 @@ from .polarity import COMPARABLE, opposed, polarity
 from ..core.records import Record
 from ..literature.library import ENGLISH
 
-# %% ../../nbs/answering/direction.ipynb #3a05d888
+# %% ../../nbs/answering/direction.ipynb #3f0947f8
 RULES = {
     'elsewhere': 'unclear: fewer than half of the question\'s words stand in the sentence and its title',
     'open': 'unclear: the sentence leaves the question open, or says what was to be found out',
@@ -28,7 +28,7 @@ RULES = {
     'other name': 'unclear: a name or number of the question is missing',
     'only': 'unclear: the question asks for all or only, and the sentence speaks of neither',
     'agreed': 'for: a cue of the sentence says the same',
-    'restated': 'for: most words of the question stand there, and nothing is denied',
+    'restated': 'for: most words of the question stand there, those that say what happens among them, and nothing is denied',
     'silent': 'unclear: nothing of this',
 }
 Direction = Literal['for', 'against', 'unclear']
@@ -53,7 +53,7 @@ def covered(question: str, text: str) -> float:
     words = _words(question)
     return len(words & _words(text)) / len(words) if words else 0.0
 
-# %% ../../nbs/answering/direction.ipynb #459e1f02
+# %% ../../nbs/answering/direction.ipynb #8a4b26bc
 OPPOSITES = (
     ('activat* promot* stimulat* induc* agonist* favour* favor* facilitat* driv* trigger* upregulat* up-regulat* caus* increas* enhanc*',
      'inhibit* block* antagoni* suppress* prevent* counteract* repress* attenuat* downregulat* down-regulat* protect* reduc* decreas* restrict* limit* impair* abolish*'),
@@ -61,10 +61,10 @@ OPPOSITES = (
     ('sensiti*', 'resistan*'), ('enriched', 'depleted'), ('expressed', 'repressed silenced'), ('early', 'late'), ('acute', 'chronic'))
 BENEFIT = 'effective* efficac* treat* used recommend* improv* help* benefi* should useful prevent* cure* ameliorat* alleviat*'
 FAILURE = (r'detriment\w*|aggravat\w*|terminated|interrupted|discontinued|halted|stopped early|futil\w*|negative (?:outcome|result|trial)s?|ineffective\w*|disappointing'
-           r'|fail(?:s|ed|ing|ure)? to|lack of (?:efficacy|benefit|effect)|no (?:significant )?(?:benefit|improvement|effect|difference|advantage)'
+           r'|as (?:often|likely|common|frequent|frequently|rarely) as|p ?> ?0?\.\d+|fail(?:s|ed|ing|ure)? to|lack of (?:efficacy|benefit|effect)|no (?:significant )?(?:benefit|improvement|effect|difference|advantage)'
            r'|(?:did|does|do|was|were|is|are) not (?:significantly )?(?:appear to |seem to )?(?:improve|reduce|affect|prevent|increase|superior|effective|associated|recommended|meet|differ|support)')
 OPEN = (r'controversial|conflicting|inconclusive|unclear|unknown|not (?:yet )?(?:known|clear|understood|been)|remains? to be|further (?:study|studies|research)|debated?'
-        r'|whether|hypothesi[sz]ed?|aim(?:ed)? to|to (?:assess|determine|investigate|evaluate|examine)')
+        r'|enroll?ed|recruited|randomi[sz]ed|eligible|were assigned|whether|hypothesi[sz]ed?|aim(?:ed)? to|to (?:assess|determine|investigate|evaluate|examine)')
 ALL = 'only solely exclusively always never all every ubiquitous* same first most more less than instead'
 DENIED = 'not no never without lack* absence dispensable ineffective* independent* none neither nor cannot fail* unable unlikely unclear unknown insufficient'
 
@@ -99,7 +99,12 @@ def _compared(said: str, sentence: str) -> tuple[bool, bool]:
             if a.axis == b.axis or {a.axis, b.axis} in COMPARABLE: axes.setdefault(a.axis, set()).add(bool(set(a.values) & set(b.values)))
     return {True} in axes.values(), any(found == {False} for axis, found in axes.items() if axis not in ('link', 'difference'))
 
-# %% ../../nbs/answering/direction.ipynb #b53731c5
+# %% ../../nbs/answering/direction.ipynb #a2738f84
+def _cues_held(said: str, text: str) -> bool:
+    "Do the words of the statement that say what happens, or how well, stand in the text too?"
+    held = set(ENGLISH.analyze(text))
+    return all(set(ENGLISH.analyze(c.cue)) <= held for c in _read(said) if c.axis != 'word')
+
 ABOUT, RESTATED, ALIKE = 0.5, 0.7, 0.75   # shares of the question's words: to be about it, to restate it, for words to be opposites
 
 class Pointing(NamedTuple):
@@ -123,7 +128,8 @@ def pointing(question: str, sentence: str, title: str = '') -> Pointing:
     if _missing(said, both): return Pointing('unclear', 'other name')
     if _ALL.search(said) and not _ALL.search(sentence): return Pointing('unclear', 'only')
     if agreed: return Pointing('for', 'agreed')
-    return Pointing('for', 'restated') if share >= RESTATED and bool(_DENIED.search(sentence)) == denied else Pointing('unclear', 'silent')
+    same = share >= RESTATED and bool(_DENIED.search(sentence)) == denied and _cues_held(said, both)
+    return Pointing('for', 'restated') if same else Pointing('unclear', 'silent')
 
 def direction(question: str, sentence: str, title: str = '') -> Direction:
     "Does the sentence, with the title of its article, point to yes ('for'), to no ('against'), or neither ('unclear')?"

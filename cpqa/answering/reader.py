@@ -5,15 +5,17 @@
 # %% auto #0
 __all__ = ['COSINE', 'PROBABILITY', 'THRESHOLD', 'MOST', 'NOTHING', 'LOOKED_AT', 'is_aim', 'candidates', 'Scale', 'mean_of',
            'match_in_words', 'sentence_probabilities', 'pick', 'is_review', 'best_first', 'unmentioned', 'Disagreement',
-           'disagreements', 'by_direction', 'verdict_in_words', 'quoted', 'QuotingReader', 'Scored', 'why_not', 'read']
+           'disagreements', 'by_direction', 'points', 'verdict_in_words', 'quoted', 'QuotingReader', 'Scored',
+           'why_not', 'read']
 
-# %% ../../nbs/answering/reader.ipynb #5f8da919
+# %% ../../nbs/answering/reader.ipynb #5a0fddf4
 import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from .abstain import too_thin
 from .direction import Sentence, Verdict, verdict
@@ -144,19 +146,21 @@ def disagreements(citations: Sequence[Citation]) -> list[Disagreement]:
     pairs = ((a, b) for a, b in combinations(citations, 2) if a.pmid != b.pmid)
     return [Disagreement(a, b, found) for a, b in pairs if (found := opposed(a.quote, b.quote))]
 
-# %% ../../nbs/answering/reader.ipynb #c35607d0
+# %% ../../nbs/answering/reader.ipynb #9c2cd79a
 def by_direction(order: Sequence[int], said: Verdict, at: Mapping[int, int]) -> list[int]:
-    "The order with two sentences that point the label's way first, then one that points the other way; `at`: candidate -> its place in the verdict's directions."
-    if said.label not in ('yes', 'no'): return list(order)
-    way = lambda i: said.directions[at[i]] if i in at else 'unclear'
-    ours, theirs = ('for', 'against') if said.label == 'yes' else ('against', 'for')
-    first = [i for i in order if way(i) == ours][:2] + [i for i in order if way(i) == theirs][:1]
-    return first + [i for i in order if i not in first and way(i) == ours] + [i for i in order if i not in first and way(i) != ours]
+    "The order with the best sentence that points the label's way second, unless it is the first; `at`: candidate -> its place in the verdict's directions."
+    carrying = next((i for i in order if points(said, i, at)), None)
+    first = list(dict.fromkeys([*order[:1], *([] if carrying is None else [carrying])]))
+    return first + [i for i in order if i not in first]
+
+def points(said: Verdict, i: int, at: Mapping[int, int]) -> bool:
+    "Does candidate `i` point the way of the label?"
+    return i in at and said.directions[at[i]] == {'yes': 'for', 'no': 'against'}.get(said.label)
 
 def verdict_in_words(said: Verdict) -> str:
     "How far to trust the label and the counts of a verdict, which stand beside it."
     if not said.label: return 'Whether yes or no cannot be told from these papers.'
-    return ('The papers do not agree. ' if said.label == 'maybe' else '') + 'Where papers point was decided by rules about words: read the quotes.'
+    return 'Where papers point was decided by rules about words, which err: read the quotes.'
 
 # %% ../../nbs/answering/reader.ipynb #31a22501
 NOTHING = ('No passage in this library matches the question well enough to be quoted. '
@@ -233,7 +237,7 @@ def _scored(self: QuotingReader, question: str, found: list[tuple[Document, Span
 
 QuotingReader._by_cosine, QuotingReader._by_reranker, QuotingReader._scored = _by_cosine, _by_reranker, _scored
 
-# %% ../../nbs/answering/reader.ipynb #0d5255ad
+# %% ../../nbs/answering/reader.ipynb #9f7545b7
 def why_not(self: QuotingReader, scored: Scored, confidence: float | None) -> str:
     "Why there is no answer, or '' if there is one: too little confidence, or no sentence that reaches the threshold."
     if not len(scored.scores): return 'No document of the library shares anything with the question.'
@@ -243,16 +247,16 @@ def why_not(self: QuotingReader, scored: Scored, confidence: float | None) -> st
     return f'The nearest sentence matches with {best:.2f} of 1, too little to rest an answer on.' if scored.scale.what == COSINE.what else \
            f'The best sentence is relevant with a probability of {best:.2f}, too little to rest an answer on.'
 
-def _asked_way(question: str, scored: Scored, found: list[tuple[Document, Span]]) -> tuple[Verdict | None, list[int]]:
-    "For a question of yes or no, what the papers say, and the order in which to quote."
-    if kind_of(question) != 'yesno': return None, scored.order
-    heard = [i for i in scored.order if scored.scores[i] >= scored.scale.least][:LOOKED_AT]
+def _asked_way(question: str, scored: Scored, found: list[tuple[Document, Span]]) -> tuple[Verdict | None, dict[int, int]]:
+    "For a question of yes or no, what the papers say, and which place of its directions is which candidate's."
+    if kind_of(question) != 'yesno': return None, {}
+    heard = [i for i in scored.order if scored.scores[i] >= scored.scale.fair][:LOOKED_AT]   # what matches loosely says nothing about the question
     said = verdict(question, [Sentence(found[i][0].id, found[i][0].text[slice(*found[i][1])], found[i][0].title, min(1.0, float(scored.scores[i]))) for i in heard])
-    return said, by_direction(scored.order, said, {i: n for n, i in enumerate(heard)})
+    return said, {i: n for n, i in enumerate(heard)}
 
 QuotingReader.why_not = why_not
 
-# %% ../../nbs/answering/reader.ipynb #29a320ba
+# %% ../../nbs/answering/reader.ipynb #98984a57
 def read(
     self: QuotingReader,
     question: str,
@@ -267,10 +271,12 @@ def read(
     scored = self._scored(question, found, evidence, vector)
     given = dict(evidence=tuple(evidence), confidence=confidence, notes=scored.notes, kind='yesno' if kind_of(question) == 'yesno' else 'long')
     if no := self.why_not(scored, confidence): return Answer(question, NOTHING, abstained=True, reason=no, **given)
-    said, order = _asked_way(question, scored, found)
+    said, at = _asked_way(question, scored, found)
+    order = by_direction(scored.order, said, at) if said else scored.order
     floor = max(scored.scale.least, scored.scale.keep * float(scored.scores.max()) if said is None or not said.label else 0)
     taken = pick(order, scored.scores, scored.vectors, [d.id for d, _ in found], self.quotes, floor, [d.text[a:b] for d, (a, b) in found])
     citations = tuple(_cite(*found[i], round(float(scored.scores[i]), 4)) for i in taken)
+    if said and said.label != 'maybe' and not any(points(said, i, at) for i in taken): said = replace(said, label='')   # no label without a quote that points its way
     return Answer(question, quoted(citations), citations, reason=_how_well(question, citations, scored.scale, said),
                   label=said.label if said else '', counts=said.counts if said else {}, **given)
 
