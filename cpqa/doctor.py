@@ -163,9 +163,14 @@ def service_checks(environ: Mapping[str, str], online: bool, timeout: float = 5.
     with ThreadPoolExecutor(len(SERVICES)) as pool:
         return list(pool.map(lambda s: service_check(s[0], environ.get(s[1][0]) or s[1][1], s[1][2], timeout), SERVICES.items()))
 
-# %% ../nbs/doctor.ipynb #a7049e5e
-def checks(online: bool = False, timeout: float = 5.0, environ: Mapping[str, str] = os.environ) -> list[Check]:
+# %% ../nbs/doctor.ipynb #eabd3897
+def checks(
+    online: bool = False,                       # ask the services too
+    timeout: float = 5.0,                       # seconds for each
+    environ: Mapping[str, str] | None = None,   # None: that of this process, which is no default value: a page of the docs would print it, keys and all
+) -> list[Check]:
     "Everything that `cpqa doctor` looks at, in its order."
+    environ = os.environ if environ is None else environ
     return [*install_checks(), *model_checks(), cache_check(cache_dir()), data_check(environ), *(key_check(name, environ) for name in KEYS), *service_checks(environ, online, timeout)]
 
 # %% ../nbs/doctor.ipynb #24ab2a2c

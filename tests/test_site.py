@@ -138,6 +138,11 @@ def test_links_to_our_own_pages_stay_on_the_site(pages):
     assert [link for page in pages.values() for link in page.links if '/cpqa.github.io/' in link] == []
 
 
+def test_no_page_shows_the_environment(pages, site):
+    "A default value is printed on the page of its function: `os.environ` would bring all keys with it."
+    assert [p.name for p in site.rglob('*.html') if re.search(r'environ\(\{', p.read_text(encoding='utf-8'))] == []
+
+
 def test_no_page_loads_from_another_host(site, pages):
     found = [f'{name}: {r}' for name, page in pages.items() for r in remote_resources(page)]
     found += [f'{p.name}: {u}' for p in site.rglob('*.css') for u in remote_in_code(p.read_text(encoding='utf-8'))]
