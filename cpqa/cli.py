@@ -5,21 +5,24 @@
 # %% auto #0
 __all__ = ['RERANKER_NAMES', 'RETRIEVERS', 'progress_bars', 'parser', 'main']
 
-# %% ../nbs/cli.ipynb #8468ea08
+# %% ../nbs/cli.ipynb #9bd95e51
 import argparse
 import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TextIO, get_args
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from . import __version__
 from .answering.prompts import PROMPTS
+from .answering.safety import first_words
 from .core.basics import CpqaError
 from .core.llm import LLM
 from .core.llm_names import LLM_NAMES, language_model
@@ -44,7 +47,27 @@ def progress_bars() -> Iterator:
             bars.update(tasks[stage], completed=done, total=total)
         yield show
 
-# %% ../nbs/cli.ipynb #3e1c7b17
+# %% ../nbs/cli.ipynb #ed3ccd29
+def _is_watched(where: TextIO | None) -> bool: return where is not None and where.isatty()
+
+def _say(text: str, where: TextIO | None):
+    console, watched = Console(file=where), _is_watched(where)
+    with console.capture() as said: console.print(Text(text + '\n', style='bold' if watched else ''), soft_wrap=not watched)
+    with suppress(OSError): print(said.get(), end='', file=where, flush=True)   # a stream that is gone must neither cost the answer nor hide the error
+
+@contextmanager
+def _first_said(question: str, as_json: bool) -> Iterator[bool]:
+    "Sees to it that `first_words` are said whatever happens inside; yields whether the reader of the standard output has seen them already."
+    said, above = first_words(question), not as_json and sys.stdout.isatty()
+    where = sys.stdout if above else sys.stderr
+    at_once = bool(said) and _is_watched(where)
+    if at_once: _say(said, where)
+    try: yield at_once and above
+    except BaseException:   # Ctrl-C too
+        if said and not at_once: _say(said, where)
+        raise
+
+# %% ../nbs/cli.ipynb #786e9aa6
 def _print_json(data: Any):
     utf8 = (getattr(sys.stdout, 'encoding', None) or 'utf-8').lower().replace('-', '') == 'utf8'
     print(json.dumps(data, ensure_ascii=not utf8, indent=1))
@@ -62,7 +85,7 @@ def _options(given: Sequence[str] | None) -> dict[str, str] | None:
 
 def _written(qa: CancerQA, args: argparse.Namespace) -> Answer:
     "Asks with a language model; what it writes is shown on a terminal as it comes, and said to be a draft."
-    shows, begun = sys.stderr.isatty() and not args.json, []
+    shows, begun = _is_watched(sys.stderr) and not args.json, []
     def show(text: str):
         if not begun: begun.append(print('Draft, not checked yet:', file=sys.stderr))
         print(''.join(c if c.isprintable() or c == '\n' else ' ' for c in text), end='', file=sys.stderr, flush=True)
@@ -70,8 +93,7 @@ def _written(qa: CancerQA, args: argparse.Namespace) -> Answer:
     if begun: print('\n', file=sys.stderr)
     return answer
 
-def _ask(args: argparse.Namespace):
-    "Answers a question; see `CancerQA.ask`."
+def _answer(args: argparse.Namespace) -> Answer:
     if args.segmenter is not None and args.source not in ('pubmed', 'auto'):
         raise CpqaError('--segmenter says how documents that come live are cut: give --source pubmed or auto with it, or cut a library by  cpqa index build --segmenter')
     with progress_bars() as progress:
@@ -80,13 +102,22 @@ def _ask(args: argparse.Namespace):
                       segmenter=args.segmenter if args.segmenter is not None else 'sentences', budget_ms=args.budget, threshold=args.threshold,
                       llm=_language_model(args), prompt=args.prompt, strict=args.strict, adaptive=args.adaptive, **({} if args.abstain_below is None else {'abstain_below': args.abstain_below}))
         if qa.llm is None: answer = qa.ask(args.question)
-    if qa.llm is not None: answer = _written(qa, args)
+    return answer if qa.llm is None else _written(qa, args)
+
+def _print_answer(answer: Answer, args: argparse.Namespace):
     if args.json: return _print_json({k: v for k, v in answer.to_dict().items() if k != 'trace' or args.trace})
     console = Console()
     with console.capture() as text:   # rich would end the program where the reader of its output has gone
         console.print(answer_text(answer), soft_wrap=not console.is_terminal and 'COLUMNS' not in os.environ)
         if args.trace: console.print('', trace_text(answer))
     print(text.get(), end='')
+
+def _ask(args: argparse.Namespace):
+    "Answers a question; see `CancerQA.ask`."
+    with _first_said(args.question, args.json) as seen:
+        answer = _answer(args)
+        _print_answer(replace(answer, first='') if seen else answer, args)
+        sys.stdout.flush()   # a full disk must show itself while the words can still be said
 
 # %% ../nbs/cli.ipynb #33e633f2
 def _search(args: argparse.Namespace):
@@ -408,15 +439,22 @@ def _datasets_parsers(sub):
     p.add_argument('--plain', action='store_true', help="the paper's plain rule, without the traps")
     p.set_defaults(run=_cmmqa)
 
-# %% ../nbs/cli.ipynb #4d4dc0d0
+# %% ../nbs/cli.ipynb #9ce9da10
 def _fail(message: Any, code: int) -> int:
     print(f'cpqa: {plain(str(message))}', file=sys.stderr)
     return code
 
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    "The command; where it is not understood, as without quotes around a question, a person in danger gets the first words all the same."
+    try: return parser().parse_args(argv)
+    except SystemExit as e:
+        if e.code and (said := next(filter(None, map(first_words, (*argv, ' '.join(argv)))), '')): _say('\n' + said, sys.stderr)
+        raise
+
 def main(argv: Sequence[str] | None = None) -> int:
     "Runs a command; returns its exit status: 0, 1 (an error, said in one sentence) or 130 (Ctrl-C)."
     if sys.stdout is None: sys.stdout = open(os.devnull, 'w')   # closed by whoever called
-    args = parser().parse_args(argv)
+    args = _parsed(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):   # a terminal that cannot show a character shows '?'
         if hasattr(stream, 'reconfigure'): stream.reconfigure(errors='replace')
     try:

@@ -49,7 +49,7 @@ from .retrieval.prepared import read_card
 from .retrieval.rewrite import rewriter
 from .retrieval.vectors import DenseRetriever, PassageVectors, VectorPart, Vectors
 
-# %% ../nbs/pipeline.ipynb #1b574ae1
+# %% ../nbs/pipeline.ipynb #5a1672e4
 from .answering.abstain import ABSTAIN_BELOW, too_thin
 from .answering.abstain import confidence as confidence_in
 from .answering.citations import checked
@@ -59,7 +59,7 @@ from .answering.llm_reader import AdaptiveReader, LLMReader
 from .answering.prompts import named_prompt
 from .answering.reader import NOTHING, QuotingReader, quoted
 from .answering.replies import Options
-from .answering.safety import first_words, language_note
+from .answering.safety import first_words, language_note, words_with_errors
 from .answering.support import ClaimSupport
 
 # %% ../nbs/pipeline.ipynb #7f3df85f
@@ -437,7 +437,7 @@ def _written(self: CancerQA, question: str, look: Callable[[], Gathered], kind: 
 
 CancerQA._quoted, CancerQA._written = _quoted, _written
 
-# %% ../nbs/pipeline.ipynb #bc5d9614
+# %% ../nbs/pipeline.ipynb #01e50132
 def ask(
     self: CancerQA,
     question: str,
@@ -446,15 +446,16 @@ def ask(
     on_text: Callable[[str], Any] | None = None,        # gets the model's words as they come, before any check
 ) -> Answer:
     "The answer to a question: what it says, the quotes it rests on with their places, the evidence read, how it was found, and the time each stage took. Raises `CpqaError`."
-    question, t, found = clean_question(question), Timings(), []
+    with words_with_errors(question): return _asked(self, clean_question(question), kind, options, on_text)
+
+def _asked(self: CancerQA, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
     if self.llm is None and (kind or options): raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
+    t, whole, found = Timings(), Timings(), []
     def look() -> Gathered:
-        found.append(self.gather(question, t))
+        with whole.stage('look'): found.append(self.gather(question, t))
         return found[-1]
-    if self.llm is None: look()
-    before = sum(t.values())
-    with t.stage('read'): answer = self._quoted(*found) if self.llm is None else self._written(question, look, kind or kind_of(question, options), options, on_text)
-    t['read'] = round(2 * t['read'] - sum(t.values()) + before, 2)   # without what was searched meanwhile
+    with whole.stage('ask'): answer = self._quoted(look()) if self.llm is None else self._written(question, look, kind or kind_of(question, options), options, on_text)
+    t['read'] = round(whole['ask'] - whole.get('look', 0.0), 2)   # a model may look for evidence while it reads, or not at all
     if found:
         g = found[0]
         answer = replace(answer, evidence=g.evidence, confidence=g.confidence, library=g.library, notes=(*g.notes, *answer.notes), trace=g.trace | answer.trace)

@@ -17,6 +17,9 @@ SCRIPTS = Path(sysconfig.get_path('scripts'))
 # Before anything imports cpqa: the demo library and the converted model are made once, and never in the user's own cache.
 os.environ['CPQA_CACHE'] = str(ROOT/'.cache'/'cpqa')
 
+# One thread for tiny networks, here and in the processes that tests start: several wait for each other by spinning, and the tests fill the cores.
+os.environ.setdefault('OMP_NUM_THREADS', '1')
+
 # A slow machine is no bug; everything else is as Hypothesis sets it (in CI it draws the same examples each time).
 settings.register_profile('cpqa', settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile('cpqa')

@@ -1,5 +1,6 @@
 """What the tests of the command line, the library and the package share: a way to run `cpqa`, invented files, and what an error must look like."""
 import gzip
+import io
 import json
 import os
 import random
@@ -7,11 +8,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from contextlib import redirect_stderr, redirect_stdout
 from html import escape
 from pathlib import Path
 
+import pytest
 from conftest import SCRIPTS
 
+from cpqa.cli import main
 from cpqa.core.records import Document
 from cpqa.evaluation.questions import YES_NO, Question, Questions
 from cpqa.literature.library import Library
@@ -33,9 +37,20 @@ def cpqa(*argv, env: dict[str, str | None] = {}, **options) -> subprocess.Comple
     return subprocess.run([CPQA, *words], env=environment(**env), **options)
 
 
-def good(*argv, **options) -> str:
+def inside(*argv, env: dict[str, str | None] = {}, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    "Runs `cpqa` in this process, in a tenth of the time: for all cases but the first of their kind, which run the console script."
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        for name, value in ({'COLUMNS': '2000'} | env).items(): patch.setenv(name, value) if value is not None else patch.delenv(name, raising=False)
+        if cwd: patch.chdir(cwd)
+        try: code = main([str(a) for a in argv])
+        except SystemExit as e: code = e.code
+    return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+
+
+def good(*argv, how=cpqa, **options) -> str:
     "What a `cpqa` command that succeeds prints."
-    done = cpqa(*argv, **options)
+    done = how(*argv, **options)
     assert done.returncode == 0 and untroubled(done), done
     return done.stdout
 

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, mount, unmount, untroubled, write_beir, write_xml)
 
-from cpqa.core.basics import cache_dir
+from cpqa.answering.safety import first_words
+from cpqa.cli import main
+from cpqa.core.basics import CpqaError, cache_dir
 from cpqa.core.records import NOT_ADVICE, Document
 from cpqa.literature.demo import demo_notes
 from cpqa.passages.tiny_models import tiny_bert
@@ -173,7 +175,7 @@ def test_a_pipe_gets_no_escape_codes(demo):
     assert escapes(good('ask', QUESTION, env={'TERM': 'xterm-256color', 'COLORTERM': 'truecolor'})) == []
 
 
-def on_a_terminal(*argv, **env) -> str:
+def on_a_terminal(*argv, code: int = 0, **env) -> str:
     "What a command writes to a terminal."
     ours, theirs = pty.openpty()
     running = subprocess.Popen([CPQA, *argv], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM='xterm-256color', **env))
@@ -185,7 +187,7 @@ def on_a_terminal(*argv, **env) -> str:
         if not data: break
         said += data
     os.close(ours)
-    assert running.wait() == 0
+    assert running.wait() == code
     return said.decode()
 
 
@@ -200,6 +202,72 @@ def test_a_command_that_went_well_says_nothing_on_stderr(mixed, tmp_path, files)
     for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['search', 'ginger', '--library', mixed], ['index', 'info', mixed],
                  ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
         assert cpqa(*argv).stderr == ''
+
+
+# ---- words for a person in danger
+
+DANGER = 'My mother cannot breathe. Do aromatase inhibitors harm the heart in women with breast cancer?'
+WORDS = first_words(DANGER)
+WRONG = {
+    'no library': (('--library', 'no-such-library'), 'not a library'), 'no key': (('--llm', 'anthropic:claude-x'), 'ANTHROPIC_API_KEY'), 'no model': (('--llm', 'magic'), 'no language model'),
+    'a model for nothing': (('--strict',), 'give --llm too'), 'one option': (('--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'), '2 to 26 options'),
+    'a segmenter without a source': (('--segmenter', 'seos'), 'give --source'), 'no reranker': (('--reranker', 'magic'), 'not a reranker'), 'years exchanged': (('--since', '2020', '--until', '2010'), 'exchange them'),
+}
+
+
+def uncoloured(text: str) -> str: return re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', text)
+
+
+@pytest.mark.parametrize('form', [(), ('--json',)], ids=['text', 'json'])
+@pytest.mark.parametrize('options, why', WRONG.values(), ids=WRONG.keys())
+def test_words_for_a_person_in_danger_come_before_any_error(options, why, form, tmp_path):
+    env = {'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None, 'CPQA_CACHE': str(tmp_path)}
+    assert why in complaint(cpqa('ask', QUESTION, *options, *form, env=env))   # and nothing else, where nobody is in danger
+    done = cpqa('ask', DANGER, *options, *form, env=env)
+    assert (done.returncode, done.stdout) == (1, '') and untroubled(done)
+    said, error = done.stderr.split('\n\n')
+    assert said == WORDS and error.startswith('cpqa: ') and why in error
+
+
+def test_words_for_a_person_in_danger_are_said_once(demo):
+    for done in (cpqa('ask', DANGER), cpqa('ask', DANGER, '--json')): assert (done.returncode, done.stderr, done.stdout.count(WORDS)) == (0, '', 1)
+    assert json.loads(done.stdout)['first'] == WORDS
+    said = uncoloured(on_a_terminal('ask', DANGER))
+    assert said.startswith(WORDS) and said.count(WORDS) == 1 and NOT_ADVICE in said
+
+
+def test_on_a_terminal_they_come_at_once_and_in_front_of_json(demo):
+    said = uncoloured(on_a_terminal('ask', DANGER, '--library', 'no-such-library', code=1))
+    assert said.startswith(WORDS) and said.count(WORDS) == 1 and 'not a library' in said
+    ours, theirs = pty.openpty()
+    for argv, out in (((), 1), (('--json',), 1), (('--library', 'no-such-library'), 0)):   # the standard output goes to a file, which holds the whole answer
+        done = subprocess.run([CPQA, 'ask', DANGER, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment())
+        said = uncoloured(os.read(ours, 65536).decode())
+        assert said.startswith(WORDS) and said.count(WORDS) == 1 and done.stdout.count(WORDS) == out
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.parametrize('wrong, code', [(KeyboardInterrupt(), 130), (CpqaError('odd'), 1), (OSError('odd'), 1), (ZeroDivisionError('odd'), 1), (MemoryError(), 1)], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize('question', [DANGER, QUESTION], ids=['danger', 'none'])
+def test_words_for_a_person_in_danger_survive_every_kind_of_error(question, wrong, code, monkeypatch, capsys):
+    def fails(*args, **kwargs): raise wrong
+    monkeypatch.setattr('cpqa.cli.CancerQA', fails)
+    assert main(['ask', question]) == code
+    out, err = capsys.readouterr()
+    assert out == '' and err.startswith(WORDS if question == DANGER else 'cpqa: ') and err.count('\ncpqa: ') == (question == DANGER)
+
+
+@pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
+def test_words_for_a_person_in_danger_survive_a_full_disk(demo):
+    with open('/dev/full', 'w') as full: done = cpqa('ask', DANGER, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and done.stderr.startswith(WORDS) and 'cpqa: ' in done.stderr
+
+
+@pytest.mark.parametrize('argv', [('ask', DANGER, '--depth', '0'), ('ask', *DANGER.split()), (DANGER,), ('ask', DANGER, '--magic')], ids=['depth', 'no quotes', 'no command', 'no option'])
+def test_words_for_a_person_in_danger_follow_a_command_that_is_none(argv):
+    done = cpqa(*argv)
+    assert done.returncode == 2 and done.stdout == '' and done.stderr.startswith('usage: ') and done.stderr.endswith(f'\n\n{WORDS}\n\n')
 
 
 # ---- where the output goes

@@ -12,7 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from helpers import complaint, cpqa, escapes, good, untroubled, write_beir
+from helpers import complaint, cpqa, escapes, good, inside, untroubled, write_beir
 
 from cpqa.cli import main
 from cpqa.core.records import Document
@@ -44,17 +44,6 @@ def cache(tmp_path_factory):
 def empty(tmp_path) -> dict[str, str]:
     "The environment of a command that finds nothing in its cache."
     return {'CPQA_CACHE': str(tmp_path/'empty cache')}
-
-
-def inside(*argv, env: dict[str, str] = {}, cwd: Path | None = None) -> subprocess.CompletedProcess:
-    "Runs `cpqa` in this process, in a tenth of the time: for all cases but the first of their kind, which run the console script."
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        for name, value in env.items(): patch.setenv(name, value)
-        if cwd: patch.chdir(cwd)
-        try: code = main([str(a) for a in argv])
-        except SystemExit as e: code = e.code
-    return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
 
 
 def report(folder: Path, *argv, how=inside, **options) -> dict:

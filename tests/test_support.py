@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.answering.comparisons import comparison, told
+from cpqa.answering.comparisons import comparison
 from cpqa.answering.figures import figures, misfits
 from cpqa.answering.support import ClaimSupport, SupportError, shipped_weights
+from cpqa.answering.told import told
 
 RULES = ClaimSupport()
 # quote, a claim that it carries, and claims that it does not

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['GLOSSARY_FILE', 'Term', 'glossary', 'Vocabulary', 'explained', 'mesh_terms']
 
-# %% ../../nbs/answering/glossary.ipynb #ccf20823
+# %% ../../nbs/answering/glossary.ipynb #ded071bb
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -13,12 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import msgspec
-from lxml import etree
 
 from ..core.records import Record
 from ..literature.lexicon import _path, _short, number_forms, spelled, words
-from ..literature.mesh import _blocks, _check_set, _fields
-from ..literature.pubmed import _BROKEN, _LONGEST, _SAFE, Skipped, _all, _failure, _first, _head, _open, _Source
+from ..literature.mesh import _blocks, _check_set, _fields, _xml_records
+from ..literature.pubmed import _all, _first, _head
 
 # %% ../../nbs/answering/glossary.ipynb #0d1351e8
 class Term(Record, frozen=True):
@@ -78,7 +77,7 @@ def explained(text: str, most: int = 6, vocabulary: Vocabulary | None = None) ->
     return {term.name if form == term.name or not any(map(_short, form.split())) else f'{form} ({term.name})': term.means + (f' ({term.source})' if term.source else '')
             for term, form in found if term.name in hardest}
 
-# %% ../../nbs/answering/glossary.ipynb #3f189792
+# %% ../../nbs/answering/glossary.ipynb #71586e5f
 _KEPT = ('C', 'D', 'E01', 'E02', 'E04')   # branches of the tree: diseases, chemicals and drugs, diagnosis, treatment, surgery
 
 def _term(name: str, forms: Iterable[str], trees: Iterable[str], note: str) -> Iterator[Term]:
@@ -86,17 +85,9 @@ def _term(name: str, forms: Iterable[str], trees: Iterable[str], note: str) -> I
     if name and first and len(first) < 400 and any(t.startswith(_KEPT) for t in trees): yield Term(name, tuple(forms), first, source='MeSH')
 
 def _from_xml(path: Path) -> Iterator[Term]:
-    n = 0
-    try:
-        with _open(path) as f:
-            source = _Source(f, _LONGEST)
-            for n, (_, e) in enumerate(etree.iterparse(source, events=('end',), tag='DescriptorRecord', **_SAFE), 1):
-                source.since = 0
-                yield from _term(_first(e, 'DescriptorName/String'), _all(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/TermList/Term/String'), _all(e, 'TreeNumberList/TreeNumber'),
-                                 _first(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/ScopeNote'))
-                e.clear(keep_tail=True)
-                while e.getprevious() is not None: del e.getparent()[0]
-    except _BROKEN as fault: raise _failure(path, n, fault) from fault
+    for e in _xml_records(path):
+        yield from _term(_first(e, 'DescriptorName/String'), _all(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/TermList/Term/String'), _all(e, 'TreeNumberList/TreeNumber'),
+                         _first(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/ScopeNote'))
 
 def _from_bin(path: Path) -> Iterator[Term]:
     for _, lines in _blocks(path, b'*NEWRECORD'):

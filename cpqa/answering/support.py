@@ -6,7 +6,7 @@
 __all__ = ['WHY', 'Signs', 'signs', 'Part', 'SupportWeights', 'shipped_weights', 'SupportError', 'Support', 'verbatim',
            'ClaimSupport']
 
-# %% ../../nbs/answering/support.ipynb #87fe62f1
+# %% ../../nbs/answering/support.ipynb #b7d1c775
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from .comparisons import Told, told
 from .figures import misfits
 from .polarity import opposed
+from .told import Told, told
 from ..core.basics import CpqaError
 from ..core.records import Document, Record
 from ..passages.sentences import sentences

@@ -181,13 +181,13 @@ def auroc_by_kind(made: Sequence[Statement], scores: Sequence[float], resamples:
         out[kind] = {'auroc': round(auroc(s[true], s[false]), 4), 'low': low, 'high': high, 'true': len(true), 'false': len(false)}
     return out
 
-# %% ../../nbs/evaluation/claims.ipynb #fbeaf01d
+# %% ../../nbs/evaluation/claims.ipynb #172bb6c2
 PARTS = {'subject': (('outcome', 'article'), ('outcome', 'words')), 'difference': (('negation',), ('same', 'p', 'opposed')),
          'direction': (('direction', 'reversed'), ('side', 'alone', 'numbers')), 'figures': (('number', 'unit'), ('number', 'unit'))}
 
-def _logistic(x: np.ndarray, y: np.ndarray, ridge: float = .1) -> tuple[np.ndarray, float]:
-    "Weights and intercept of a logistic regression with both classes weighing the same."
-    X, w = np.column_stack([x, np.ones(len(x))]), np.where(y, .5 / y.mean(), .5 / (~y).mean())
+def _logistic(x: np.ndarray, y: np.ndarray, even: bool = True, ridge: float = .1) -> tuple[np.ndarray, float]:
+    "Weights and intercept of a logistic regression; `even`: both classes weigh the same."
+    X, w = np.column_stack([x, np.ones(len(x))]), np.where(y, .5 / y.mean(), .5 / (~y).mean()) if even else np.ones(len(y))
     b, penalty = np.zeros(X.shape[1]), np.diag([ridge] * x.shape[1] + [1e-6])
     for _ in range(50):
         p = 1 / (1 + np.exp(-np.clip(X @ b, -30, 30)))
@@ -198,8 +198,9 @@ def _logistic(x: np.ndarray, y: np.ndarray, ridge: float = .1) -> tuple[np.ndarr
 def _fitted(made: Sequence[Statement], found: Sequence[Signs], signs: Mapping[str, tuple[str, ...]]) -> list[Part]:
     parts = []
     for name, (kinds, _) in PARTS.items():
-        rows = [(f.get(signs[name]), m.true) for m, f in zip(made, found) if (m.true or m.flip in kinds) and (name != 'direction' or f.told.claims)]
-        weights, intercept = _logistic(np.array([x for x, _ in rows]), np.array([y for _, y in rows]))
+        all_ = name == 'subject'   # most statements are about what their quote is about, also those that are false
+        rows = [(f.get(signs[name]), m.flip not in kinds) for m, f in zip(made, found) if (all_ or m.true or m.flip in kinds) and (name != 'direction' or f.told.claims)]
+        weights, intercept = _logistic(np.array([x for x, _ in rows]), np.array([y for _, y in rows]), even=not all_)
         parts.append(Part(name, signs[name], tuple(round(float(w), 4) for w in weights), round(intercept, 4)))
     return parts
 

@@ -61,7 +61,7 @@ def _check_set(path: Path):
     if names := [d.name for d in dtd.iterentities()] if dtd is not None else []:
         raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of NLM does, and is refused: {_AGAIN} from NLM')
 
-# %% ../../nbs/literature/mesh.ipynb #baeafb57
+# %% ../../nbs/literature/mesh.ipynb #bc2542f8
 def _others(name: str, terms: Iterable[str]) -> tuple[str, ...]:
     "The `terms` once each, in their order, without the name."
     return tuple(t for t in dict.fromkeys(terms) if t and t != name)
@@ -71,19 +71,24 @@ def _xml_descriptor(e: etree._Element) -> Descriptor:
     return Descriptor(_first(e, 'DescriptorUI'), name, _all(e, 'TreeNumberList/TreeNumber'),
                       _others(name, _all(e, 'ConceptList/Concept/TermList/Term/String')))
 
-def _read_xml(path: Path) -> Iterator[Descriptor | Skipped]:
+def _xml_records(path: Path) -> Iterator[etree._Element]:
+    "Each DescriptorRecord of the XML at `path`, whole; it is emptied when the next is asked for. Raises `ReadError` where the file breaks off."
     n = 0
     try:
         with _open(path) as f:
             source = _Source(f, _LONGEST)
             for n, (_, e) in enumerate(etree.iterparse(source, events=('end',), tag='DescriptorRecord', **_SAFE), 1):
                 source.since = 0
-                try: yield _xml_descriptor(e)
-                except ValueError as x: yield Skipped(f'{path.name}, record {n}', str(x))
+                yield e
                 parent = e.getparent()
                 e.clear(keep_tail=True)
                 while parent is not None and parent[0] is not e: del parent[0]
-    except _BROKEN as e: raise _failure(path, n, e) from e
+    except _BROKEN as fault: raise _failure(path, n, fault) from fault
+
+def _read_xml(path: Path) -> Iterator[Descriptor | Skipped]:
+    for n, e in enumerate(_xml_records(path), 1):
+        try: yield _xml_descriptor(e)
+        except ValueError as x: yield Skipped(f'{path.name}, record {n}', str(x))
 
 # %% ../../nbs/literature/mesh.ipynb #89baf1a3
 def _blocks(path: Path, opening: bytes) -> Iterator[tuple[int, list[bytes]]]:
