@@ -57,7 +57,10 @@ def main():
     for name, found in signs.items():
         about = {'fitted_on': FITTED_ON, 'date': date.today().isoformat(), 'encoder': encoder.describe() if 'encoder' in name else {}}
         fits[name] = fit_support(dev, found[:cut], **about)
-    if options.fit: WEIGHTS.write_bytes(b'[\n' + b',\n'.join(msgspec.json.encode(w) for w, _ in fits.values()) + b'\n]\n')
+    if options.fit:
+        beside = WEIGHTS.with_suffix('.new')   # another process may be reading the old ones
+        beside.write_bytes(b'[\n' + b',\n'.join(msgspec.json.encode(w) for w, _ in fits.values()) + b'\n]\n')
+        beside.replace(WEIGHTS)
     supports = {name: [checker.support(m.text, m.quote, f) for m, f in zip(test, found[cut:])]
                 for (name, found), checker in ((item, ClaimSupport(weights=fits[item[0]][0])) for item in signs.items())}
     by_model = {'cosine': [s.cosine for s in signs['rules and encoder'][cut:]], 'cross_encoder': cross_encoder_scores(test)}

@@ -37,16 +37,17 @@ def _doses(text: str) -> dict[str, list[int]]:
         if f.unit and not f.p: out.setdefault(f'{f.value:g} {f.unit}', []).append(f.start)
     return out
 
-# %% ../../nbs/answering/arms.ipynb #674999a4
+# %% ../../nbs/answering/arms.ipynb #7f1b5cf0
 TREATED = frozenset(s for w in 'intervention experimental treated case active'.split() for s in _stems(w))
-UNTREATED = frozenset(s for w in 'control placebo comparator'.split() for s in _stems(w))
+UNTREATED = frozenset(s for w in 'control placebo comparator untreated unexposed sham vehicle'.split() for s in _stems(w))
 _USUAL = re.compile(r'\b(?:usual|routine|conventional|standard|existing|comparison|alone|only|saline|minimal|regular)\b', re.I)
 _LIGHT = frozenset(s for w in 'alone only monotherapy just single usual routine standard conventional'.split() for s in _stems(w))
 
 def _treated(c: Comparison, a: set[str], b: set[str]) -> int:
     "1 if the claim's arm is treated and the one against it is a control, -1 the other way round, 0 if neither is told."
-    control = [2 * bool(CONTROL.search(x)) + bool(c.against and _USUAL.search(x)) for x in (c.arm, c.against)]
-    if control[0] == control[1] and c.against: control = [not a - _LIGHT, not b - _LIGHT]
+    if not c.against: return -1 if CONTROL.search(c.arm) else 0
+    control = [2 * bool(CONTROL.search(x)) + bool(_USUAL.search(x)) for x in (c.arm, c.against)]
+    if control[0] == control[1]: control = [not a - _LIGHT, not b - _LIGHT]
     return int(np.sign(int(control[1]) - int(control[0])))
 
 # %% ../../nbs/answering/arms.ipynb #cc98c244
@@ -103,7 +104,7 @@ def arms(c: Comparison, quote: str) -> Arms:
         if bool(mine) != bool(theirs): (a if mine else b).add(name)
     return Arms(quote, frozenset(a), frozenset(b), places, treated)
 
-# %% ../../nbs/answering/arms.ipynb #fb3ced0b
+# %% ../../nbs/answering/arms.ipynb #f457d642
 _CUT = re.compile(r'[;:]|,?\s\b(?:whereas|while|but|however|although)\b|\.\s', re.I)
 _ASIDE = re.compile(r'\([^()]*\)|\[[^\[\]]*\]')
 _NEAR = 250   # letters; few sentences are longer
@@ -113,20 +114,19 @@ def _clause(quote: str, at: int) -> tuple[int, int]:
     cuts = [m.span() for m in _CUT.finditer(_ASIDE.sub(lambda m: ' ' * len(m[0]), quote))]
     return max((e for _, e in cuts if e <= at), default=0), min((s for s, _ in cuts if s > at), default=len(quote))
 
-def _than(cue: Claim, quote: str, start: int, end: int) -> tuple[tuple[int, int], list[tuple[int, int]]] | None:
-    "What a comparator of this clause holds the cue against, and the rest of the clause."
+def _than(cue: Claim, quote: str, start: int, end: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]] | None:
+    "What the comparators of this clause hold the cue against, one before it up to a comma and one behind it, and the rest of the clause."
     aside = [m.span() for m in _ASIDE.finditer(quote)]
     found = [m.span() for m in _THAN.finditer(quote) if start <= m.start() < end and not any(s <= m.start() < e for s, e in aside)]
-    for s, e in found:
-        if s >= cue.end: return (e, end), [(start, s)]
-    for s, e in found:
-        if e <= cue.start:
-            comma = quote.find(', ', e, cue.start)
-            cut = cue.start if comma < 0 else comma
-            return (e, cut), [(start, s), (cut, end)]
-    return None
+    before, behind = next((f for f in found if f[1] <= cue.start), None), next((f for f in found if f[0] >= cue.end), None)
+    after, rest = [], []
+    if before and (comma := quote.find(', ', before[1], cue.start)) >= 0: after, rest, start = [(before[1], comma)], [(start, before[0])], comma
+    elif before and not behind: return [(before[1], cue.start)], [(start, before[0]), (cue.start, end)]
+    if behind: after, rest = [*after, (behind[1], end)], [*rest, (start, behind[0])]
+    else: rest = [*rest, (start, end)]
+    return (after, rest) if after else None
 
-# %% ../../nbs/answering/arms.ipynb #6494ec7f
+# %% ../../nbs/answering/arms.ipynb #f6d798bd
 def _nearer(found: Arms, at: int, start: int, end: int) -> float:
     "1 if only the first arm is named between `start` and `end`, -1 if only the other is, half of that for the one nearer to `at`; 0 if neither is."
     start, end = max(start, at - _NEAR), min(end, at + _NEAR)
@@ -141,7 +141,7 @@ def side(cue: Claim, found: Arms) -> float:
     start, end = _clause(quote, cue.start)
     if than := _than(cue, quote, start, end):
         def said(arm: frozenset[str]) -> float:
-            after, rest = found.named(arm, than[0]), found.named(arm, *than[1])
+            after, rest = found.named(arm, *than[0]), found.named(arm, *than[1])
             return found.share(rest - after, arm) - found.share(after - rest, arm)
         if told := said(found.a) - said(found.b): return float(np.clip(told, -1, 1))
     if near := _nearer(found, cue.start, start, end): return .6 * near

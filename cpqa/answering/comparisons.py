@@ -13,26 +13,29 @@ from typing import NamedTuple
 from .polarity import Claim, polarity
 from ..literature.library import ENGLISH
 
-# %% ../../nbs/answering/comparisons.ipynb #6f488b3e
+# %% ../../nbs/answering/comparisons.ipynb #9d7507e7
 _PLAIN = frozenset(ENGLISH.analyze('effect group patient significant significantly compared comparison difference increase increased decrease reduced lower higher raised similar change led lead seen given relative '
                                    'treatment study arm with without than did not no was were had has mean level rate score number percentage proportion total value median average'))
+_NO_NAME = ('or', 'and', 'not', 'no', 'in', 'of', 'vs', 'the')
 _WORD = re.compile(r"[^\W_]+(?:[-'’‐‑.][^\W_]+)*")
 _GROUPS = re.compile(r'\b(?:[Gg]roups?|[Aa]rms?)[ -]((?:[A-Z0-9]{1,3}\b)(?:(?:, and |, | and |/)[A-Z0-9]{1,3}\b)*)')
 
 @lru_cache(20_000)
 def _stems(word: str) -> tuple[str, ...]: return tuple(s for s in ENGLISH.analyze(word) if s not in _PLAIN and not s.isdigit())
 
+def _initials(word: str) -> tuple[str, ...]: return (word.lower(),) if word.isupper() and 1 < len(word) < 5 and word.lower() not in _NO_NAME else ()   # IS is no "is"
+
 @lru_cache(4096)
 def _places(text: str) -> dict[str, list[int]]:
     out: dict[str, list[int]] = {}
     for m in _WORD.finditer(text):
         code = re.search('[A-Za-z][-‐‑]?[0-9]', m[0])
-        for s in ([re.sub('[-‐‑]', '', m[0].lower())] if code else [s for w in re.split('[-‐‑]', m[0]) for s in _stems(w)]): out.setdefault(s, []).append(m.start())
+        for s in ([re.sub('[-‐‑]', '', m[0].lower())] if code else [s for w in re.split('[-‐‑]', m[0]) for s in _stems(w) or _initials(w)]): out.setdefault(s, []).append(m.start())
     for m in _GROUPS.finditer(text):
         for x in re.finditer('[A-Z0-9]+', m[1]): out.setdefault(f'group {x[0].lower()}', []).append(m.start(1) + x.start())
     return out
 
-# %% ../../nbs/answering/comparisons.ipynb #bf203d19
+# %% ../../nbs/answering/comparisons.ipynb #5d435d43
 class Comparison(NamedTuple):
     "A claim taken apart: outcome, arm, and the arm it is held against, as text; `says` (higher, same, lower) sums to 1; the axis of its cue, '' where it has none."
     outcome: str
@@ -43,7 +46,7 @@ class Comparison(NamedTuple):
 
 SAYS = {'+': (1, 0, 0), '-': (0, 0, 1), '0': (0, 1, 0), '0-': (0, .9, .1), '+0': (.1, .9, 0), '+-': (.5, 0, .5)}
 EVEN = (1/3, 1/3, 1/3)
-_THAN = re.compile(r'\b(?:(?<=(?:super|infer)ior )to|than|compared (?:with|to)|in comparison (?:with|to)|relative to|versus|vs\.?|as opposed to)(?!\w)', re.I)
+_THAN = re.compile(r'\b(?:(?<=(?:super|infer)ior )to|than|compared (?:with|to)|in (?:comparison|contrast) (?:with|to)|relative to|versus|vs\.?|as opposed to)(?!\w)', re.I)
 _AXES = ('amount', 'course', 'difference', 'link', 'merit')
 _OTHER_AXES = ('answer', 'test', 'growth', 'need')
 

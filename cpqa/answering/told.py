@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['BAD', 'Told', 'told']
 
-# %% ../../nbs/answering/told.ipynb #59a47800
+# %% ../../nbs/answering/told.ipynb #d098bfcc
 import re
 from typing import NamedTuple
 
 import numpy as np
 
 from .arms import _short, Arms, arms, side
-from .comparisons import _OTHER_AXES, _WORD, EVEN, SAYS, Comparison, _places, _stems, comparison
+from .comparisons import _OTHER_AXES, _THAN, _WORD, EVEN, SAYS, Comparison, _places, _stems, comparison
 from .differences import _spans, ps_say, words_say
 from .figures import Figure, figures
 from .polarity import Claim, opposed, polarity
@@ -31,13 +31,18 @@ class Told(NamedTuple):
     numbers: float
     opposed: float
 
-# %% ../../nbs/answering/told.ipynb #0f074d6b
+# %% ../../nbs/answering/told.ipynb #a09efbef
 BAD = re.compile(r'\b(?:pain|ach|symptom|mortal|death|died|anxi|depress|stress|distress|nausea|vomit|bleed|infect|relaps|recur|complicat|adverse|fatigue|incidence|risk|disab|burden|hospitali|fall|fractur|injur|toxic|severity|'
                  r'exacerbat|cost|error|oedema|edema|swelling|cough|lesion|obes|weight|bmi|blood pressure|cholesterol|ldl|hba1c|glucose|crp|failure|hypotens|hypertens|insomnia|dropout|craving|smok|drinking|onset|time to|'
                  r'duration|wound|ulcer|diarrh|fever|inflamm|restenosis|impair|difficult)', re.I)
 _NOUN = re.compile(r'(?:increase|decrease|reduction|decline|drop|fall|rise|gain|improvement|deterioration|worsening)s?$', re.I)
 _GRADE = re.compile(r'(?:higher|lower|greater|smaller|larger|less|more|fewer)$', re.I)
 _MUCH, _ALONE = re.compile('(?:more|less)$', re.I), re.compile(r'\s+(?:in|with|than|among|after|under|for|on|during)\b|\W*$')
+
+def _names(cue: Claim, outcome: set[str]) -> bool:
+    "Is the cue itself a word of the outcome?"
+    stems = set(_stems(cue.cue.lower()))
+    return bool(stems) and stems <= outcome
 
 def _graded(cues: list[Claim], quote: str, outcome: set[str]) -> list[tuple[Claim, bool]]:
     "The cues, and does a comparative that is said of them turn them around? Of a noun that belongs to the outcome only the comparative is left."
@@ -47,11 +52,11 @@ def _graded(cues: list[Claim], quote: str, outcome: set[str]) -> list[tuple[Clai
         between = quote[last.end:cue.start] if last else ''
         if last and not cue.denied_by + last.denied_by and not re.search(r'[.;]\s|\b(?:and|but|than)\b', between) and (
                 _GRADE.search(cue.cue) and _NOUN.search(last.cue) and re.search(r'\b(?:was|were|is|are)\b', between) or _MUCH.search(cue.cue) and _ALONE.match(quote, cue.end) and len(between) < 30):
-            out[-1] = (cue, False) if set(_stems(last.cue.lower())) <= outcome else (last, cue.values == '-')
+            out[-1] = (cue, False) if _names(last, outcome) else (last, cue.values == '-')
         else: out.append((cue, False))
     return out
 
-# %% ../../nbs/answering/told.ipynb #571c5e43
+# %% ../../nbs/answering/told.ipynb #9da8127d
 _FAVOURS = re.compile(r'\b(?:favou?r(?:s|ed|ing)?|in favou?r of|advantages? (?:of|for|with)|superiority of|benefits? of)\b', re.I)
 
 def _says(c: Comparison, cue: Claim, bad: bool) -> np.ndarray:
@@ -65,9 +70,8 @@ def _says(c: Comparison, cue: Claim, bad: bool) -> np.ndarray:
 def _weight(cue: Claim, outcome: set[str]) -> float:
     "How far a cue is about the outcome."
     share = lambda words: len(outcome & words) / max(1, len(outcome))
-    own = set(_stems(cue.cue.lower()))
     light = .3 if cue.axis == 'word' or cue.axis == 'significance' and not cue.denied_by else 1
-    return (.05 + share(cue.about) + .5 * share(cue.topic)) ** 2 * light * (.1 if own and own <= outcome else 1)
+    return (.05 + share(cue.about) + .5 * share(cue.topic)) ** 2 * light
 
 def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, float]:
     "What the quote's cues say (higher, same, lower), the mean by weight; and how far they say it of the first arm, -1 to 1."
@@ -75,6 +79,7 @@ def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, fl
     for cue, turned in _graded([q for q in polarity(found.quote) if q.axis not in (*_OTHER_AXES, 'response')], found.quote, outcome):
         d, weight = _says(c, cue, bad), _weight(cue, outcome)
         if turned: d = d[::-1]
+        if _names(cue, outcome): says, total = says + .1 * weight * d, total + .1 * weight; continue
         says, total, sides = says + weight * d, total + weight, sides + weight * abs(d[0] - d[2])
         signed += weight * (d[0] - d[2]) * side(cue, found)
     for m in _FAVOURS.finditer(found.quote):
@@ -84,15 +89,33 @@ def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, fl
     if not found.at(found.a | found.b): signed += .3 * float(says[0] - says[2]) * found.treated * sides   # no arm named: it is said of the treated
     return says, float(signed / sides)
 
-# %% ../../nbs/answering/told.ipynb #4357afd6
-_ASIDE = re.compile(r'[\[(][^()\[\]]*\bCI\b[^()\[\]]*[\])]|\b9\d\s?% (?:CI|confidence)[^;)]*|\(\s*(?:SD|SE|IQR|range|n\s*=)[^()]*\)', re.I)
-_NO_RESULT = re.compile(r'(?:±|\bn\s*=|\btable|\bfig\w*\.?|\bday|\bweek|\bsd|\bse)\s*$', re.I)
+# %% ../../nbs/answering/told.ipynb #aa393fc6
+_ASIDE = re.compile(r'[\[(][^()\[\]]*\bCI\b[^()\[\]]*[\])]|\b9\d\s?% (?:CI|confidence)[^;)]*|\(\s*(?:SD|SE|IQR|range|n\s*=)[^()]*\)|\[[^\[\]]*\]|\(\s*[\d.]+\s*(?:,|to|[-–])\s*[\d.]+\s*\)', re.I)
+_NO_RESULT = re.compile(r'(?:±|\bn\s*=|\bsd|\bse|[A-Za-z][-‐‑–]|\b(?:t|f|z|r|d|χ2?|χ²|β|u)\s*(?:\([\d,. ]*\)|\d*)\s*=\s*[-−–]?)\s*$', re.I)
+_PLACE = re.compile(r'\b(?:tables?|fig\w*\.?|days?|weeks?|months?|years?|visits?|grades?|stages?|phases?|types?|aged?|groups?|arms?)\s*$', re.I)
+_FROM = re.compile(r'\bfrom\s+(-?[\d.]+)\s*%?\s*\S{0,6}\s+to\s+(-?[\d.]+)')
+_MINUS, _AMOUNT = re.compile(r'(?:^|[\s(\[=])[-−–]$'), re.compile('loss|reduc|decreas|declin|drop|improve|change', re.I)   # a loss of -5 kg is one of 5
+_RATIO = re.compile(r'\b(?:[aA]?HR|[aA]?OR|RR|IRR|[rR]atio|[rR]elative risk)s?\b[^.;\d]{0,60}(\d+[.·]\d+)')
 _TIMES, _TIMED = ('day', 'week', 'month', 'year', 'h', 'min', 's'), re.compile('time|duration|onset|stay|length|latency|survival|delay|sleep', re.I)
 
+def _is_result(f: Figure, c: Comparison, quote: str, kept: Figure | None, dropped: Figure | None) -> bool:
+    "Is a figure what was found? `kept` and `dropped`: the figures before it that were, or were not."
+    before, after = quote[max(0, f.start - 12):f.start], quote[f.end:f.end + 1]
+    if f.p or _NO_RESULT.search(before) or _PLACE.search(before) or '/' in (before[-1:], after) or not f.unit and after.isalpha(): return False
+    if f.unit in _TIMES and not _TIMED.search(c.outcome): return False
+    if dropped and not f.unit and re.fullmatch(r'\s*(?:,|and|or|to|[-–]|, and)\s*', quote[dropped.end:f.start]) and _PLACE.search(quote, max(0, dropped.start - 12), dropped.start): return False   # days 3 and 4
+    return not (kept and f.unit != '%' and re.fullmatch(r'\s*\(\s*', quote[kept.end:f.start]))   # 34.0 (8.4)
+
 def _results(c: Comparison, quote: str) -> list[Figure]:
-    aside, doses = [m.span() for m in _ASIDE.finditer(quote)], {(f.value, f.unit) for x in c[:3] for f in figures(x)}
-    return [f for f in figures(quote) if not f.p and (f.value, f.unit) not in doses and not _NO_RESULT.search(quote, max(0, f.start - 10), f.start)
-            and (f.unit not in _TIMES or _TIMED.search(c.outcome)) and not any(s <= f.start < e for s, e in aside) and quote[f.end:f.end + 1] != '/']
+    "The figures of a quote that are results, those after 'from' left out, with their signs."
+    aside = [m.span() for m in _ASIDE.finditer(quote)] + [m.span(1) for r in (_RATIO, _FROM) for m in r.finditer(quote)]
+    doses, found, kept, dropped = {(f.value, f.unit) for x in c[:3] for f in figures(x)}, [], None, None
+    for f in figures(quote):
+        if (f.value, f.unit) in doses or any(s <= f.start < e for s, e in aside) or not _is_result(f, c, quote, kept, dropped): dropped = f
+        else:
+            kept = f
+            found.append(f._replace(value=-f.value) if _MINUS.search(quote, max(0, f.start - 2), f.start) and not _AMOUNT.search(c.outcome) else f)
+    return found
 
 # %% ../../nbs/answering/told.ipynb #944f4157
 _GIVEN = re.compile(r'(?:\b(?:in|with|for|among|on|after|under|of|by|from|during)\b|[:=(])[^.;,]{0,40}$', re.I)
@@ -118,11 +141,15 @@ def _own(fs: list[Figure], quote: str, mine: set[int], others: set[int]) -> tupl
         if (n := _before(g, at, others, quote)) is not None: before.append((n, g.value))
     return behind, before
 
-# %% ../../nbs/answering/told.ipynb #bcef90e6
-def _pair(fs: list[Figure], quote: str, a: set[int], b: set[int], listed: bool) -> tuple[float, float] | None:
-    "The figures of the two arms that are named at `a` and `b`; `listed`: the sentence says 'respectively'."
+# %% ../../nbs/answering/told.ipynb #ebc95895
+_FRACTION = re.compile(r'(?<![\w/.])(\d{1,5})(?:/| of | out of )(\d{1,5})(?![\w/.]*\d)')
+
+def _pair(fs: list[Figure], quote: str, start: int, a: set[int], b: set[int]) -> tuple[float, float] | None:
+    "The figures of the two arms that are named at `a` and `b` in the last sentence of `quote`, which begins at `start`."
     first, last = sorted((min(a), min(b)))
-    turn = lambda x, y: (x, y) if first == min(a) else (y, x)
+    listed, opening = 'respectively' in quote[start:], quote.find(',', start) if _THAN.match(quote, start) else start
+    order = lambda arm: min((at < opening, at) for at in arm)   # of "compared with A, B had ..." B comes first
+    turn = lambda x, y: (x, y) if order(a) < order(b) else (y, x)
     later = [f.value for f in fs if f.start > last]
     row = later or [f.value for f in fs if f.start < first]
     if listed and len(row) > 1 and len(row) % 2 == 0: return turn(row[0], row[len(row) // 2])
@@ -131,33 +158,46 @@ def _pair(fs: list[Figure], quote: str, a: set[int], b: set[int], listed: bool) 
     if near and near[1] != near[2]: return near[1:]
     return turn(row[0], row[1]) if len(later) > 1 or len(row) == len(fs) == 2 else None
 
+def _one_arm(fs: list[Figure], quote: str, start: int, at: int) -> float:
+    "1 if the only arm that the last sentence names, at `at`, has the greater figure, or more than it began with; -1 if less, 0 if that is not told."
+    if m := _FROM.search(quote, start): return float(np.sign(float(m[2].rstrip('.')) - float(m[1].rstrip('.'))))
+    if len(fs) < 2 or at > fs[1].start or re.search(r'\bonly in\b', quote[start:]): return 0.0
+    x, y = fs[:2]
+    first = (at < x.start or at - x.end < 40) and not _THAN.search(quote, max(start, at - 30), at)
+    return float(np.sign(x.value - y.value)) * (1 if first else -1)
+
+def _fractions(quote: str, start: int, end: int) -> list[Figure]:
+    "Figures such as 9/10 and 9 of 10."
+    return [Figure(int(m[1]) / int(m[2]), 2, '', False, *m.span()) for m in _FRACTION.finditer(quote, start, end) if int(m[2])]
+
 def _numbers_say(c: Comparison, found: Arms) -> float:
     "1 if the first arm has the greater figure, -1 if the other has, half as much if only one of them is named; 0 if that is not told."
     results, best, quote = _results(c, found.quote), 0.0, found.quote
     for start, end in _spans(quote):
         fs = [f for f in results if start <= f.start < end]
-        fs = [f for f in fs if f.unit == '%'] if sum(f.unit == '%' for f in fs) > 1 else fs
+        fs = next((some for some in ([f for f in fs if f.unit == '%'], _fractions(quote, start, end)) if len(some) > 1), fs)
         a, b = found.at(found.a, start, end), found.at(found.b, start, end)
-        if len(fs) < 2 or not a | b: continue
         if a and b:
-            pair = _pair(fs, quote[:end], a, b, 'respectively' in quote[start:end])
+            pair = _pair(fs, quote[:end], start, a, b) if len(fs) > 1 else None
             said = float(np.sign(pair[0] - pair[1])) if pair else 0.0
-        else:
-            at, x, y = min(a | b), fs[0], fs[1]
-            first = at < y.start and (at < x.start or at - x.end < 40)
-            said = 0.0 if at > y.start else .5 * float(np.sign(x.value - y.value)) * (1 if first else -1) * (1 if a else -1)
+        elif a | b: said = .5 * (1 if a else -1) * _one_arm(fs, quote[:end], start, min(a | b))
+        else: continue
         best = said if abs(said) > abs(best) else best
     return best
 
-# %% ../../nbs/answering/told.ipynb #1ed45a0a
-_RATIO = re.compile(r'\b(?:[aA]?HR|[aA]?OR|RR|IRR|(?:hazard|odds|risk|rate)s? ratio|relative risk)s?\b[^.;\d]{0,60}(\d+[.·]\d+)')
+# %% ../../nbs/answering/told.ipynb #63472c8e
 _LESS = re.compile(r'\b(?:difference|MD|SMD|WMD|β|beta|effect size)\b[^.;\d]{0,60}[-−–](?=\d)')
 
-def _effect_says(quote: str) -> float:
-    "1 if ratios above one say that the treated have more, -1 if ratios or differences say that they have less, 0 if there are none."
-    return float(np.sign(sum(float(np.sign(float(m[1].replace('·', '.')) - 1)) for m in _RATIO.finditer(quote)) - len(_LESS.findall(quote))))
+def _effect_says(quote: str, outcome: set[str]) -> float:
+    "1 if ratios above one say that the treated have more of the outcome, -1 if ratios or differences say that they have less, 0 if there are none; each is about the words since the one before."
+    total, last = 0.0, 0
+    for m in sorted([*_RATIO.finditer(quote), *_LESS.finditer(quote)], key=lambda m: m.start()):
+        near = len(outcome & _places(quote[last:m.start()]).keys()) / max(1, len(outcome))
+        turned = -1 if 'surviv' in outcome and re.match('[aA]?HR|[rR]atio', m[0]) else 1   # the hazard is that of death
+        total, last = total + (.2 + near) ** 2 * (turned * np.sign(float(m[1].replace('·', '.')) - 1) if m.re is _RATIO else -1), m.end()
+    return float(np.sign(total))
 
-# %% ../../nbs/answering/told.ipynb #dc907bf2
+# %% ../../nbs/answering/told.ipynb #d8a67d77
 def told(claim: str, quote: str) -> Told:
     "What `quote` tells of `claim`."
     c = comparison(claim)
@@ -167,7 +207,7 @@ def told(claim: str, quote: str) -> Told:
     says, signed = _cues(c, found, parts[0])
     named, short = set(found.a | found.b), _short(c[:3], quote)
     direction, none = c.says[0] - c.says[2], (2 * c.says[1] - 1) * bool(c.axis)
-    numbers = _numbers_say(c, found) or .4 * found.treated * _effect_says(quote)
+    numbers = _numbers_say(c, found) or .4 * found.treated * _effect_says(quote, parts[0])
     return Told(share(parts[0], words), share(parts[1] | parts[2], words), words, float(abs(direction) > .5), none * words_say(quote, parts[0], named, short),
                 none * ps_say(quote, parts[0], short), float(direction * signed), 0.0 if c.against else direction * float(says[0] - says[2]),
                 direction * numbers, float(opposed(claim, quote) is not None))
