@@ -144,7 +144,7 @@ def finish(name: str, own_site: str):
         if cell['cell_type'] == 'raw': cell['source'] = re.sub(r'^output-file:.*\n', '', source, flags=re.M)   # always the notebook's name here
         if cell['cell_type'] == 'markdown': cell['source'] = local_links(source, own_site)
         for data in (o['data'] for o in cell.get('outputs', ()) if 'text/markdown' in o.get('data', {})):
-            text = ''.join(data['text/markdown'])
+            text = ''.join(data['text/markdown']).replace(f'{ROOT}/', '')   # of a default value; it says nothing to others
             data['text/markdown'] = local_links(documented(text, shown, module) if shown else text, own_site)
     (PROC / name).write_text(json.dumps(nb, ensure_ascii=False, indent=1), encoding='utf-8')
 

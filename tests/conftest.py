@@ -89,3 +89,28 @@ def data_dir() -> Path:
     folder = Path(os.environ.get('CPQA_DATA') or ROOT.parent/'shared'/'data')
     if not folder.is_dir(): pytest.skip(f'needs real data: set CPQA_DATA, or put it into {folder}')
     return folder
+
+
+@pytest.fixture(scope='session')
+def networks() -> dict:
+    "What was loaded from the folders that come with cpqa."
+    return {}
+
+
+@pytest.fixture(scope='module')
+def loaded_once(networks):
+    "For modules about something else: the networks that come with cpqa are read and compiled by the first who asks, and the others share them."
+    from cpqa.retrieval import prepared
+    load, package = prepared.PreparedNetwork.__init__, prepared.MODELS
+
+    def shared(self, folder, *args, **more):
+        if Path(folder).parent != package: return load(self, folder, *args, **more)
+        key = str(folder), args, tuple(sorted(more.items())), prepared.has_bf16()
+        if key not in networks:
+            load(self, folder, *args, **more)
+            networks[key] = dict(self.__dict__)
+        self.__dict__ |= networks[key] | {'tokenizer': prepared.require('tokenizers', 'offline').Tokenizer.from_file(str(Path(folder)/'tokenizer.json'))}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepared.PreparedNetwork, '__init__', shared)
+        yield

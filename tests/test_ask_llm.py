@@ -1,4 +1,6 @@
-"""`cpqa ask` with a language model of each kind, from end to end: the real SDKs against a server on 127.0.0.1, a local model, a recording, and what can go wrong."""
+"""`cpqa ask` with a language model of each kind, from end to end: the real SDKs against a server on 127.0.0.1, a local model, a recording, and what can go wrong.
+
+One question of each service, and what a terminal gets, are asked of the console script; the others in this process."""
 import json
 import os
 import pty
@@ -6,10 +8,11 @@ import re
 import subprocess
 
 import pytest
-from helpers import CPQA, complaint, cpqa, environment, escapes, good
+from helpers import CPQA, complaint, cpqa, environment, escapes, good, inside
 
 from cpqa.core.llm_server import LLMServer
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Is tisagenlecleucel effective for B-cell lymphoma?'
 KEY = 'sk-ant-not-a-real-key-0123456789abcdef'
 
@@ -40,13 +43,13 @@ def ways(server) -> dict[str, tuple[str, dict]]:
             'openai at a URL': (f'openai:toy@{server.url}/v1', {'CPQA_LLM_KEY': KEY})}
 
 
-def asked(*argv, env={}) -> dict: return json.loads(good('ask', QUESTION, *argv, '--json', env=env))
+def asked(*argv, env={}, how=inside) -> dict: return json.loads(good('ask', QUESTION, *argv, '--json', env=env, how=how))
 
 
 @pytest.mark.parametrize('way', ['anthropic', 'openai', 'openai at a URL'])
 def test_each_service_answers_and_its_claims_are_checked(way, server):
     name, env = ways(server)[way]
-    answer = asked('--llm', name, env=env)
+    answer = asked('--llm', name, env=env, how=cpqa)
     assert answer['label'] == 'yes' and answer['kind'] == 'yesno' and not answer['abstained']
     assert [bool(c['fault']) for c in answer['claims']] == [False, True] and '99999999' not in answer['used_PMIDs'] and len(answer['used_PMIDs']) == 1
     assert '[not confirmed' in answer['response'] and answer['usage']['calls'] == 1 and answer['model']
@@ -83,7 +86,7 @@ def test_a_recording_replays_without_server_and_key(server, tmp_path):
     assert KEY not in tape.read_text()
     again = asked('--llm', name, '--replay', tape, env={'ANTHROPIC_API_KEY': None, 'ANTHROPIC_BASE_URL': None})
     assert {k: first[k] for k in ('response', 'claims', 'label', 'citations')} == {k: again[k] for k in ('response', 'claims', 'label', 'citations')}
-    assert 'holds no answer' in complaint(cpqa('ask', QUESTION, '--llm', name, '--replay', tape, '--prompt', 'stuhlmann'))
+    assert 'holds no answer' in complaint(inside('ask', QUESTION, '--llm', name, '--replay', tape, '--prompt', 'stuhlmann'))
 
 
 def test_a_choice_and_a_model_alone(server):
@@ -125,7 +128,7 @@ def test_what_goes_wrong_is_an_abstention_with_the_evidence(fault, reason):
     (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'], '2 to 26 options'), (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--record', 'a', '--replay', 'b'], 'give one of them'),
     (['--llm', 'none', '--max-cost', '1'], 'give --llm too'), (['--llm', 'anthropic:claude-x'], 'ANTHROPIC_API_KEY')])
 def test_what_cannot_be_meant(argv, said):
-    assert said in complaint(cpqa('ask', QUESTION, *argv, env={'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None}))
+    assert said in complaint(inside('ask', QUESTION, *argv, env={'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None}))
 
 
 def test_a_cap_on_a_model_of_unknown_price_is_refused(server):
@@ -137,14 +140,14 @@ def test_a_cap_on_a_model_of_unknown_price_is_refused(server):
 def test_what_is_too_thin_is_not_sent(server):
     name, env = ways(server)['openai at a URL']
     before = len(server.log)
-    answer = json.loads(good('ask', 'How do I bake sourdough bread?', '--llm', name, '--json', env=env))
+    answer = json.loads(good('ask', 'How do I bake sourdough bread?', '--llm', name, '--json', env=env, how=inside))
     assert answer['abstained'] and len(server.log) == before
 
 
 def test_danger_comes_first_whoever_answers(server):
     name, env = ways(server)['openai at a URL']
     for more in ([], ['--llm', name]):
-        answer = json.loads(good('ask', 'I took all my morphine tablets at once, what now?', *more, '--json', env=env))
+        answer = json.loads(good('ask', 'I took all my morphine tablets at once, what now?', *more, '--json', env=env, how=inside))
         assert 'emergency number' in answer['first']
     out = good('ask', 'I took all my morphine tablets at once, what now?')
     assert out.index('emergency number') < out.index('Searched')
@@ -153,4 +156,4 @@ def test_danger_comes_first_whoever_answers(server):
 def test_the_doctor_sees_keys_and_shows_none():
     out = good('doctor', env={'ANTHROPIC_API_KEY': KEY})
     assert KEY not in out and KEY[-6:] not in out and 'ANTHROPIC_API_KEY' in out
-    assert isinstance(json.loads(good('doctor', '--json')), list)
+    assert isinstance(json.loads(good('doctor', '--json', how=inside)), list)

@@ -1,4 +1,6 @@
-"""The `cpqa` command from end to end, in processes of its own: good questions, odd questions, and everything that can be wrong with a file."""
+"""The `cpqa` command from end to end: good questions, odd questions, and everything that can be wrong with a file.
+
+What a process alone can show (terminals, pipes, signals, full disks, the first use) is run in one of its own; the others run in this one."""
 import ast
 import gzip
 import json
@@ -14,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, mount, unmount, untroubled, write_beir, write_xml)
+from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, inside, mount, unmount, untroubled, write_beir, write_xml)
 
 from cpqa.answering.safety import first_words
 from cpqa.cli import main
@@ -25,6 +27,7 @@ from cpqa.passages.tiny_models import tiny_bert
 from cpqa.pipeline import demo_library
 from cpqa.retrieval.encoders import EmbeddedEncoder, prepare_encoder
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Do aromatase inhibitors harm the heart in women with breast cancer?'
 OFF_TOPIC = 'How do I bake sourdough bread in a cast-iron pot?'
 
@@ -92,6 +95,12 @@ def unharmed(library: Path): assert [id for id, _ in held(library)] == HELD
 def ask(*argv, **options) -> dict: return json.loads(good('ask', '--json', *argv, **options))
 
 
+def here(*argv, **options) -> str: return good(*argv, how=inside, **options)
+
+
+def asked(*argv, **options) -> dict: return ask(*argv, how=inside, **options)
+
+
 def resolves(answer: dict, texts: dict[str, str]):
     "Every quote stands in its document where the answer says."
     assert answer['used_PMIDs'] == list(dict.fromkeys(c['pmid'] for c in answer['citations']))
@@ -122,13 +131,13 @@ def test_ask_in_words(usual):
 def test_depth_passages_and_quotes(usual):
     sources = lambda answer: {e['passage']['doc_id'] for e in answer['evidence']}
     assert len(sources(usual)) > 1 and len(usual['evidence']) == 10 and len(usual['citations']) > 1
-    assert len(sources(ask(QUESTION, '--depth', 1))) == 1
-    fewer = ask(QUESTION, '--passages', 2, '--quotes', 1)
+    assert len(sources(asked(QUESTION, '--depth', 1))) == 1
+    fewer = asked(QUESTION, '--passages', 2, '--quotes', 1)
     assert fewer['evidence'] == usual['evidence'][:2] and len(fewer['citations']) == 1
 
 
 def test_a_question_beside_the_point_is_declined_in_plain_words(demo):
-    answer, said = ask(OFF_TOPIC), good('ask', OFF_TOPIC)
+    answer, said = asked(OFF_TOPIC), here('ask', OFF_TOPIC)
     assert answer['abstained'] and answer['used_PMIDs'] == answer['citations'] == []
     assert answer['response'] in said and answer['reason'] in said and NOT_ADVICE in said
     assert 'No passage' in said and 'larger library' in said           # what is the matter, and what to do
@@ -144,7 +153,7 @@ ODD = {
 
 @pytest.mark.parametrize('question', ODD.values(), ids=ODD.keys())
 def test_odd_questions(question, demo):
-    answer = ask(question)
+    answer = asked(question)
     assert answer['question'] == question
     resolves(answer, demo)
 
@@ -308,24 +317,24 @@ def test_output_that_cannot_hold_every_character(mixed):
 
 def test_search(mixed):
     for way in ('bm25', 'dense', 'hybrid'):
-        hits = json.loads(good('search', 'walking groups against fatigue', '--library', mixed, '--retriever', way, '--json'))
+        hits = json.loads(here('search', 'walking groups against fatigue', '--library', mixed, '--retriever', way, '--json'))
         assert hits[0]['id'] == '201' and [h['rank'] for h in hits] == [*range(1, len(hits) + 1)]
         assert hits[0].keys() >= {'rank', 'id', 'score', 'title', 'year', 'url'} and hits[0]['url'] == 'https://pubmed.ncbi.nlm.nih.gov/201/'
         assert sorted((h['score'] for h in hits), reverse=True) == [h['score'] for h in hits]
     assert len(hits) == len(HELD)
-    line, *_ = good('search', 'walking groups against fatigue', '--library', mixed, '-k', 1).splitlines()
+    line, *_ = here('search', 'walking groups against fatigue', '--library', mixed, '-k', 1).splitlines()
     assert '201' in line and 'Walking groups' in line and _ == []
 
 
 def test_search_without_a_hit(mixed):
     for query in ('zebrafish', 'of the ???'):
-        assert 'Nothing in this library' in good('search', query, '--library', mixed, '--retriever', 'bm25')
-    assert json.loads(good('search', 'zebrafish', '--library', mixed, '--retriever', 'bm25', '--json')) == []
+        assert 'Nothing in this library' in here('search', query, '--library', mixed, '--retriever', 'bm25')
+    assert json.loads(here('search', 'zebrafish', '--library', mixed, '--retriever', 'bm25', '--json')) == []
 
 
 @pytest.mark.parametrize('k, way', [(10**9, 'hybrid'), (2**63, 'bm25'), (2**63, 'dense'), (10**30, 'hybrid')], ids=['10^9', '2^63 terms', '2^63 dense', '10^30'])
 def test_search_for_more_than_anybody_reads(k, way, mixed):
-    done = cpqa('search', 'cancer', '--library', mixed, '--retriever', way, '--json', '-k', k)
+    done = inside('search', 'cancer', '--library', mixed, '--retriever', way, '--json', '-k', k)
     if done.returncode: assert done.returncode == 2 and 'argument -k' in done.stderr.splitlines()[-1] and untroubled(done)
     else: assert len(json.loads(done.stdout)) == len(HELD)
 
@@ -334,38 +343,38 @@ def test_search_for_more_than_anybody_reads(k, way, mixed):
 
 def test_a_mixed_library(mixed):
     assert held(mixed) == [('101', FIRST[0].title), ('104', FIRST[3].title), ('102', LATER[0].title), ('201', LATER[1].title)]
-    said = good('index', 'info', mixed, '--verify')
+    said = here('index', 'info', mixed, '--verify')
     for word in ('documents    4', EmbeddedEncoder().describe()['model'], 'first.xml', 'later.jsonl.gz', 'update.xml', 'all files verified'): assert word in said
-    manifest = json.loads(good('index', 'info', mixed, '--json'))
+    manifest = json.loads(here('index', 'info', mixed, '--json'))
     assert manifest['counts'] == {'documents': 4, 'replaced': 1, 'deleted': 1, 'skipped': 0} and len(manifest['sources']) == 3
 
 
 def test_the_latest_version_is_what_is_found(mixed):
-    answer = ask('Does yoga improve sleep in people with colon cancer?', '--library', mixed)
+    answer = asked('Does yoga improve sleep in people with colon cancer?', '--library', mixed)
     assert any('31 of 60' in c['quote'] for c in answer['citations'])
-    assert 'outdated' not in json.dumps(answer) and good('search', 'outdated', '--library', mixed, '--retriever', 'bm25').startswith('Nothing')
-    assert '103' not in [h['id'] for h in json.loads(good('search', 'vitamin Q bladder cancer mice', '--library', mixed, '--retriever', 'bm25', '--json'))]
+    assert 'outdated' not in json.dumps(answer) and here('search', 'outdated', '--library', mixed, '--retriever', 'bm25').startswith('Nothing')
+    assert '103' not in [h['id'] for h in json.loads(here('search', 'vitamin Q bladder cancer mice', '--library', mixed, '--retriever', 'bm25', '--json'))]
 
 
 def test_a_retracted_article_is_found_but_never_quoted(mixed):
     question = 'Do mistletoe drops cure kidney cancer?'
-    assert json.loads(good('search', question, '--library', mixed, '--retriever', 'bm25', '--json'))[0]['id'] == '104'
-    answer = ask(question, '--library', mixed)
+    assert json.loads(here('search', question, '--library', mixed, '--retriever', 'bm25', '--json'))[0]['id'] == '104'
+    answer = asked(question, '--library', mixed)
     assert '104' not in answer['used_PMIDs'] and '104' not in [e['passage']['doc_id'] for e in answer['evidence']]
 
 
 def test_a_library_without_vectors(bare):
-    assert 'Ginger' in good('search', 'ginger', '--library', bare, '--retriever', 'bm25')
-    assert 'vectors      none' in good('index', 'info', bare)
+    assert 'Ginger' in here('search', 'ginger', '--library', bare, '--retriever', 'bm25')
+    assert 'vectors      none' in here('index', 'info', bare)
     for argv in (['search', 'ginger', '--retriever', 'dense'], ['ask', 'Does ginger help?']):
-        said = complaint(cpqa(*argv, '--library', bare))
+        said = complaint(inside(*argv, '--library', bare))
         assert 'bm25' in said and '--no-vectors' in said
 
 
 def test_a_library_of_titles_only(tmp_path):
     titles = write_beir(tmp_path/'titles.jsonl', [Document(id='1', title='Ginger and nausea'), Document(id='2', title='Yoga and sleep')])
-    good('index', 'build', titles, '--out', tmp_path/'library')
-    assert ask('Does ginger ease nausea?', '--library', tmp_path/'library')['abstained']
+    here('index', 'build', titles, '--out', tmp_path/'library')
+    assert asked('Does ginger ease nausea?', '--library', tmp_path/'library')['abstained']
 
 
 def test_relative_places(files, tmp_path):
@@ -377,7 +386,7 @@ def test_relative_places(files, tmp_path):
 def test_a_link_to_a_library_can_be_replaced_again_and_again(old, files, tmp_path):
     (tmp_path/'link').symlink_to(old)
     for _ in range(3):
-        good('index', 'build', files[0], '--out', tmp_path/'link', '--no-vectors')
+        here('index', 'build', files[0], '--out', tmp_path/'link', '--no-vectors')
         assert [id for id, _ in held(tmp_path/'link')] == ['101', '102', '103', '104']
 
 
@@ -393,11 +402,11 @@ def test_a_library_on_a_read_only_file_system(bare, tmp_path):
 
 def test_real_records(data_dir, tmp_path):
     found = sorted((data_dir/'entrez').glob('pubmed*.xml'))
-    good('index', 'build', *found, '--out', tmp_path/'real')
+    here('index', 'build', *found, '--out', tmp_path/'real')
     library = held(tmp_path/'real')
     assert len(library) > 5
     for (id, title), way in zip(library[::3], ('bm25', 'dense', 'hybrid')):
-        assert json.loads(good('search', title, '--library', tmp_path/'real', '--retriever', way, '--json', '-k', 1))[0]['id'] == id
+        assert json.loads(here('search', title, '--library', tmp_path/'real', '--retriever', way, '--json', '-k', 1))[0]['id'] == id
 
 
 # ---- a bad record among good ones
@@ -410,26 +419,26 @@ def test_bad_records_are_left_out_and_named(tmp_path):
     corpus = write_beir(tmp_path/'some.jsonl', FIRST[:1], *BAD)
     xml = write_xml(tmp_path/'some.xml', [Document(id='-', title='Without a number'), *LATER])
     for vectors in ([], ['--no-vectors']):
-        done = cpqa('index', 'build', corpus, xml, '--out', tmp_path/'library', *vectors)
+        done = inside('index', 'build', corpus, xml, '--out', tmp_path/'library', *vectors)
         assert done.returncode == 0 and untroubled(done), done
         assert [id for id, _ in held(tmp_path/'library')] == ['101', '102', '201'] and f'{len(BAD) + 1} bad records' in done.stdout
         lines = done.stderr.strip().splitlines()
         assert len(lines) == len(BAD) + 1 and all(line.startswith('cpqa: left out ') for line in lines)
         for n, line in enumerate(lines[:-1], 2): assert f'some.jsonl, line {n}:' in line
         assert 'some.xml, record 1' in lines[-1] and 'no PMID' in lines[-1]
-    assert f'{len(BAD) + 1} left out' in good('index', 'info', tmp_path/'library')
+    assert f'{len(BAD) + 1} left out' in here('index', 'info', tmp_path/'library')
 
 
 def test_more_bad_records_than_one_wants_to_read(tmp_path):
-    done = cpqa('index', 'build', write_beir(tmp_path/'some.jsonl', FIRST, *['?'] * 500), '--out', tmp_path/'library', '--no-vectors')
+    done = inside('index', 'build', write_beir(tmp_path/'some.jsonl', FIRST, *['?'] * 500), '--out', tmp_path/'library', '--no-vectors')
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 0 and '500 bad records' in done.stdout and len(lines) == 11 and '490 more' in lines[-1]
 
 
 def test_strict(tmp_path, old):
-    done = cpqa('index', 'build', write_beir(tmp_path/'some.jsonl', FIRST, BAD[0]), '--out', old, '--no-vectors', '--strict')
+    done = inside('index', 'build', write_beir(tmp_path/'some.jsonl', FIRST, BAD[0]), '--out', old, '--no-vectors', '--strict')
     assert done.returncode == 1 and untroubled(done) and '--strict' in done.stderr.strip().splitlines()[-1]
-    good('index', 'build', write_beir(tmp_path/'fine.jsonl', FIRST), '--out', old, '--no-vectors', '--strict')
+    here('index', 'build', write_beir(tmp_path/'fine.jsonl', FIRST), '--out', old, '--no-vectors', '--strict')
 
 
 # ---- bad input: one sentence, and the library that was there is unharmed
@@ -458,22 +467,22 @@ HOLLOW = {
 @pytest.mark.parametrize('name, data', BROKEN.values(), ids=BROKEN.keys())
 def test_a_broken_file_after_a_good_one(name, data, old, files, tmp_path):
     (tmp_path/name).write_bytes(data)
-    assert name in complaint(cpqa('index', 'build', files[1], tmp_path/name, '--out', old, '--no-vectors'))
+    assert name in complaint(inside('index', 'build', files[1], tmp_path/name, '--out', old, '--no-vectors'))
     unharmed(old)
 
 
 @pytest.mark.parametrize('name, data', HOLLOW.values(), ids=HOLLOW.keys())
 def test_a_file_without_a_document(name, data, old, tmp_path):
     (tmp_path/name).write_bytes(data)
-    assert name in complaint(cpqa('index', 'build', tmp_path/name, '--out', old, '--no-vectors'))
+    assert name in complaint(inside('index', 'build', tmp_path/name, '--out', old, '--no-vectors'))
     unharmed(old)
 
 
 def test_a_file_that_is_not_there(old, files, tmp_path):
-    assert 'nowhere.xml' in complaint(cpqa('index', 'build', files[0], tmp_path/'nowhere.xml', '--out', old, '--no-vectors'))
+    assert 'nowhere.xml' in complaint(inside('index', 'build', files[0], tmp_path/'nowhere.xml', '--out', old, '--no-vectors'))
     (tmp_path/'folder.xml').mkdir()
     for folder in (tmp_path, tmp_path/'folder.xml'):
-        assert 'directory' in complaint(cpqa('index', 'build', folder, '--out', old, '--no-vectors'))
+        assert 'directory' in complaint(inside('index', 'build', folder, '--out', old, '--no-vectors'))
     unharmed(old)
 
 
@@ -487,11 +496,11 @@ def test_names_that_are_not_text(old):
 
 @pytest.mark.parametrize('question, word', [('', 'empty'), (' \t\n', 'empty'), ('why ' * 10_000, '1,000')], ids=['empty', 'blank', '10,000 words'])
 def test_a_question_that_is_none(question, word):
-    for command in ('ask', 'search'): assert word in complaint(cpqa(command, question))
+    for command in ('ask', 'search'): assert word in complaint(inside(command, question))
 
 
 def test_a_word_of_many_letters(bare):
-    assert 'Nothing' in good('search', 'why' * 40_000, '--library', bare, '--retriever', 'bm25')
+    assert 'Nothing' in here('search', 'why' * 40_000, '--library', bare, '--retriever', 'bm25')
 
 
 USAGE = [(), ('ask',), ('index',), ('index', 'build', 'a.xml'), ('nonsense',), ('search', 'x', '-k', '-1'), ('search', 'x', '-k', 'many'),
@@ -557,27 +566,27 @@ DAMAGES = {                      # what is done to the library, and a word of th
 def test_a_damaged_library(damage, word, mixed, tmp_path):
     broken = shutil.copytree(mixed, tmp_path/'broken')
     damage(broken)
-    assert word in complaint(cpqa('ask', 'Does ginger ease nausea?', '--library', broken))
+    assert word in complaint(inside('ask', 'Does ginger ease nausea?', '--library', broken))
 
 
 @pytest.mark.parametrize('change', [{'counts': {}}, {'parts': {'vectors': {}}}, {'files': {}}, {'parts': {'vectors': {'vectors': 'x', 'encoder': 3}}}], ids=str)
 def test_a_manifest_that_says_less(change, mixed, tmp_path):
     edited(broken := shutil.copytree(mixed, tmp_path/'broken'), **change)
-    done = cpqa('index', 'info', broken, '--verify')
+    done = inside('index', 'info', broken, '--verify')
     assert done.returncode == 0 and untroubled(done) or complaint(done)
 
 
 @pytest.mark.parametrize('damage', ['another format', 'no spans'])
 def test_a_damaged_library_can_be_built_again(damage, mixed, files, tmp_path):
     DAMAGES[damage][0](broken := shutil.copytree(mixed, tmp_path/'broken'))
-    good('index', 'build', *files, '--out', broken, '--no-vectors')
+    here('index', 'build', *files, '--out', broken, '--no-vectors')
     unharmed(broken)
 
 
 @pytest.mark.parametrize('damage', ['an empty manifest', 'a manifest of brackets', 'a manifest that is not text', 'a manifest with a number for files'])
 def test_what_may_be_a_library_is_replaced_or_left_alone(damage, mixed, files, tmp_path):
     DAMAGES[damage][0](broken := shutil.copytree(mixed, tmp_path/'broken'))
-    done = cpqa('index', 'build', *files, '--out', broken, '--no-vectors')
+    done = inside('index', 'build', *files, '--out', broken, '--no-vectors')
     if done.returncode: assert str(broken) in complaint(done) and (broken/'vectors'/'spans.npy').exists()
     else: unharmed(broken)
 
@@ -586,16 +595,16 @@ def test_what_is_no_library(tmp_path, files):
     (tmp_path/'letter.txt').write_text('Dear doctor')
     for place, argv in ((tmp_path, ['ask', 'Does tea help?', '--library']), (tmp_path/'letter.txt', ['search', 'tea', '--library']),
                         (tmp_path/'nowhere', ['index', 'info'])):
-        assert 'not a library' in complaint(cpqa(*argv, place))
-    for place in (tmp_path, tmp_path/'letter.txt', tmp_path/'letter.txt'/'x'): complaint(cpqa('index', 'build', *files, '--out', place, '--no-vectors'))
+        assert 'not a library' in complaint(inside(*argv, place))
+    for place in (tmp_path, tmp_path/'letter.txt', tmp_path/'letter.txt'/'x'): complaint(inside('index', 'build', *files, '--out', place, '--no-vectors'))
     assert (tmp_path/'letter.txt').read_text() == 'Dear doctor' and [p.name for p in tmp_path.iterdir()] == ['letter.txt']
 
 
 def test_places_where_nothing_can_be_written(files, tmp_path):
     for place in ('/proc/cpqa', tmp_path/('x' * 250), tmp_path/('x' * 300), '/dev/null/x'):
-        said = complaint(cpqa('index', 'build', *files, '--out', place, '--no-vectors'))
+        said = complaint(inside('index', 'build', *files, '--out', place, '--no-vectors'))
         assert 'another build' not in said                       # that is not the reason
-    assert 'proc' in complaint(cpqa('ask', QUESTION, env={'CPQA_CACHE': '/proc/cpqa'}))
+    assert 'proc' in complaint(inside('ask', QUESTION, env={'CPQA_CACHE': '/proc/cpqa'}))
 
 
 # ---- the disk is full
@@ -685,7 +694,7 @@ sys.exit(cpqa.cli.main(['ask', {QUESTION!r}]))
 def single(files, tmp_path_factory) -> Path:
     "A library cut into single sentences."
     out = tmp_path_factory.mktemp('single')/'library'
-    good('index', 'build', *files, '--out', out, '--segmenter', 'window:2')
+    here('index', 'build', *files, '--out', out, '--segmenter', 'window:2')
     return out
 
 
@@ -694,18 +703,18 @@ def own(files, tmp_path_factory) -> tuple[Path, Path]:
     "An encoder of one's own, of random weights, and a library that was built with it."
     folder = tmp_path_factory.mktemp('own')
     encoder = prepare_encoder(tiny_bert(folder/'tiny'), folder/'my-encoder', 'f32')
-    good('index', 'build', *files, '--out', folder/'library', '--encoder', encoder)
+    here('index', 'build', *files, '--out', folder/'library', '--encoder', encoder)
     return encoder, folder/'library'
 
 
 def test_an_encoder_of_ones_own(own):
     encoder, library = own
-    assert 'of tiny' in good('index', 'info', library)
-    hits = json.loads(good('search', 'walking groups', '--library', library, '--encoder', encoder, '--json'))
+    assert 'of tiny' in here('index', 'info', library)
+    hits = json.loads(here('search', 'walking groups', '--library', library, '--encoder', encoder, '--json'))
     assert len(hits) == len(HELD) and hits[0]['id'] == '201'   # BM25 knows, though the vectors mean nothing
-    ranked = json.loads(good('search', 'walking groups', '--library', library, '--encoder', encoder, '--reranker', 'default', '--json'))
+    ranked = json.loads(here('search', 'walking groups', '--library', library, '--encoder', encoder, '--reranker', 'default', '--json'))
     assert ranked[0]['id'] == '201' and sorted(h['id'] for h in ranked) == sorted(h['id'] for h in hits)
-    assert ask('Do walking groups lessen fatigue?', '--library', library, '--encoder', encoder)['library'].startswith('library, 4 documents')
+    assert asked('Do walking groups lessen fatigue?', '--library', library, '--encoder', encoder)['library'].startswith('library, 4 documents')
 
 
 def test_a_library_of_another_encoder_is_refused_by_both_names(own, mixed):
@@ -713,20 +722,20 @@ def test_a_library_of_another_encoder_is_refused_by_both_names(own, mixed):
     ours = EmbeddedEncoder().describe()['model']
     for argv in (('--library', library), ('--library', mixed, '--encoder', encoder)):
         for command in (('search', 'tea', '--retriever', 'dense'), ('ask', 'Does tea help?')):
-            said = complaint(cpqa(*command, *argv))
+            said = complaint(inside(*command, *argv))
             assert 'was built with another model' in said and 'tiny' in said and ours in said
 
 
 def test_a_library_says_how_it_was_cut(single, bare):
-    assert re.search(r'^passages +cut by window: version \d+, window 2$', good('index', 'info', single), re.M)
-    assert 'cut by' not in good('index', 'info', bare)
+    assert re.search(r'^passages +cut by window: version \d+, window 2$', here('index', 'info', single), re.M)
+    assert 'cut by' not in here('index', 'info', bare)
 
 
 @pytest.mark.parametrize('options, ranked', [((), 'default'), (('--reranker', 'bm25'), 'bm25'), (('--reranker', 'cosine', '--budget', '100000'), 'cosine'), (('--reranker', 'none'), 'none')], ids=['usual', 'bm25', 'cosine', 'none'])
 def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
-    told = ask(QUESTION, '--library', single, '--trace', *options)['trace']['passages']
+    told = asked(QUESTION, '--library', single, '--trace', *options)['trace']['passages']
     assert told['reranker']['reranker'] == ranked and told['segmenter']['window'] == 2 and 0 < told['reranked'] <= told['candidates'] and told['stopped'] in ('all', 'settled')
-    assert f"Passages: {told['reranked']} of {told['candidates']} ranked by {ranked}" in good('ask', QUESTION, '--library', single, '--trace', *options)
+    assert f"Passages: {told['reranked']} of {told['candidates']} ranked by {ranked}" in here('ask', QUESTION, '--library', single, '--trace', *options)
 
 
 @pytest.mark.parametrize('argv, why', [
@@ -741,7 +750,7 @@ def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
     (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'fixed:5:5'), 'less than its size (5), got 5'), (('index', 'build', 'x.xml', '--out', 'y', '--no-vectors', '--segmenter', 'seos'), 'leave out the segmenter'),
 ], ids=lambda value: ' '.join(value) if isinstance(value, tuple) else '')
 def test_ways_that_are_none(argv, why, tmp_path):
-    assert why in complaint(cpqa(*argv, cwd=tmp_path, env={'CPQA_CACHE': str(tmp_path/'cache')}))
+    assert why in complaint(inside(*argv, cwd=tmp_path, env={'CPQA_CACHE': str(tmp_path/'cache')}))
     assert list(tmp_path.iterdir()) == []   # no demo library, no model was made first
 
 

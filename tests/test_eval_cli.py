@@ -1,20 +1,16 @@
 """`cpqa eval`, `cpqa datasets` and `cpqa search --reranker` from end to end: invented folders, broken ones, and the real data where it is at hand."""
 import gzip
-import io
 import json
 import os
 import random
 import re
 import shutil
-import subprocess
 import unicodedata
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 from helpers import complaint, cpqa, escapes, good, inside, untroubled, write_beir
 
-from cpqa.cli import main
 from cpqa.core.records import Document
 from cpqa.evaluation.collections import read_qrels
 from cpqa.evaluation.questions import Question, Questions
@@ -25,6 +21,7 @@ from cpqa.pipeline import build_index
 from cpqa.retrieval.encoders import prepare_encoder
 from cpqa.retrieval.fusion import fuse
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 SHARED = os.environ['CPQA_CACHE']
 
 

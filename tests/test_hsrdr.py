@@ -43,6 +43,7 @@ from cpqa.retrieval.ladder import BooleanQuery, Rewriting, walk
 from cpqa.retrieval.pubmed_query import lint
 from cpqa.retrieval.rewrite import rewriter
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Does removing polyps lower the risk of colon cancer?'
 FOUND_OUT = 'Removing colon polyps lowered the risk of colon cancer by half.'
 MORE = (

@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT
 from nbdev.config import get_config
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 NOTEBOOKS = sorted(p for p in (ROOT/'nbs').rglob('*.ipynb') if not any(part.startswith(('.', '_')) for part in p.relative_to(ROOT).parts))
 
 

@@ -22,6 +22,7 @@ from cpqa.retrieval import prepared
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.entrez_server import EntrezServer
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'What are the side effects of tamoxifen?'
 FLUSHES = 'Hot flushes were the main side effect.'
 ODD = {

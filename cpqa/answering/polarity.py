@@ -15,7 +15,7 @@ from ..core.records import Document, Record
 from ..literature.library import ENGLISH
 from ..passages.sentences import sentences
 
-# %% ../../nbs/answering/polarity.ipynb #026e8bc5
+# %% ../../nbs/answering/polarity.ipynb #cb98c286
 class Cues(NamedTuple):
     "Words that allow the same `values` ('+', '0', '-') on an `axis`: `*` is any ending, `_` a space; and `why` they are read so."
     axis: str
@@ -24,8 +24,8 @@ class Cues(NamedTuple):
     why: str
 
 CUES = (
-    Cues('amount', '+', 'increas* rais* rise rises rose risen rising higher highest greater greatest more elevat* longer longest prolong* lengthen* larger largest augment* exceed* grew doubling tripled tripling upregulat* boost* accelerat*', 'more of something, good or bad'),
-    Cues('amount', '-', 'decreas* reduc* lower* lowest fewer fewest less shorter shortest shorten* declin* fell falls falling diminish* smaller smallest drop dropped lessen* attenuat* prevent* inhibit* suppress* halved halving alleviat* reliev* ease eases eased easing shrank shrink* slowed downregulat* minimis* minimiz*', 'less of it'),
+    Cues('amount', '+', 'increas* rais* rise rises rose risen rising higher highest greater greatest more elevat* longer longest prolong* lengthen* larger largest steeper thicker wider deeper stronger heavier augment* exceed* grew doubling tripled tripling upregulat* boost* accelerat*', 'more of something, good or bad'),
+    Cues('amount', '-', 'decreas* reduc* lower* lowest fewer fewest less shorter shortest shorten* declin* fell falls falling diminish* smaller smallest thinner narrower weaker drop dropped lessen* attenuat* prevent* inhibit* suppress* halved halving alleviat* reliev* ease eases eased easing shrank shrink* slowed downregulat* minimis* minimiz*', 'less of it'),
     Cues('course', '+', 'improv* better benefi* ameliorat* enhanc*', 'a change that is judged good: not the same as more'),
     Cues('course', '-', 'wors* deteriorat* harm harms harmful impair* poorer', 'a change that is judged bad'),
     Cues('merit', '+', 'effective* efficacious efficacy superior* favourabl* favorabl* success* helpful useful* worthwhile feasible reliabl* accurat* adequate* sufficient* appropriate* satisfactory suitable valuable', 'something serves its purpose'),
