@@ -86,12 +86,19 @@ class Arms(NamedTuple):
         "Of the names that the quote has for this arm."
         return len(names) / max(1, len(arm & self.places.keys()))
 
-# %% ../../nbs/answering/arms.ipynb #bb45ca4d
+# %% ../../nbs/answering/arms.ipynb #bdee88fd
+def _inflected(names: set[str], places: dict[str, list[int]]):
+    "Adds the places of names that stand in another form, as 'heparin' for 'heparinised'."
+    for name in names - places.keys():
+        like = next((k for k in places if k not in names and min(len(k), len(name)) > 4 and (k.startswith(name) or name.startswith(k))), None)
+        if like: places[name] = places[like]
+
 def arms(c: Comparison, quote: str) -> Arms:
     "The names that a quote has for the arms of a comparison."
     outcome, arm, against = (_places(x).keys() | _doses(x).keys() for x in c[:3])
     a, b = (x - outcome or x for x in (arm - against, against - arm))
     treated, places = _treated(c, a, b), {s: [at] for s, at in _short(c[:3], quote).items()} | _places(quote) | _doses(quote)
+    _inflected(a | b, places)
     if treated:
         active, control = (a, b) if treated > 0 else (b, a)
         active.update(TREATED - control - outcome)
@@ -104,10 +111,10 @@ def arms(c: Comparison, quote: str) -> Arms:
         if bool(mine) != bool(theirs): (a if mine else b).add(name)
     return Arms(quote, frozenset(a), frozenset(b), places, treated)
 
-# %% ../../nbs/answering/arms.ipynb #f457d642
+# %% ../../nbs/answering/arms.ipynb #d14d830b
 _CUT = re.compile(r'[;:]|,?\s\b(?:whereas|while|but|however|although)\b|\.\s', re.I)
 _ASIDE = re.compile(r'\([^()]*\)|\[[^\[\]]*\]')
-_NEAR = 250   # letters; few sentences are longer
+_NEAR, _HELD = 250, 100   # letters: of a sentence, and behind 'than'
 
 def _clause(quote: str, at: int) -> tuple[int, int]:
     "Where the clause around `at` begins and ends; brackets are passed over."
@@ -122,7 +129,7 @@ def _than(cue: Claim, quote: str, start: int, end: int) -> tuple[list[tuple[int,
     after, rest = [], []
     if before and (comma := quote.find(', ', before[1], cue.start)) >= 0: after, rest, start = [(before[1], comma)], [(start, before[0])], comma
     elif before and not behind: return [(before[1], cue.start)], [(start, before[0]), (cue.start, end)]
-    if behind: after, rest = [*after, (behind[1], end)], [*rest, (start, behind[0])]
+    if behind: after, rest = [*after, (behind[1], min(end, behind[1] + _HELD))], [*rest, (start, behind[0])]
     else: rest = [*rest, (start, end)]
     return (after, rest) if after else None
 

@@ -35,7 +35,7 @@ def _places(text: str) -> dict[str, list[int]]:
         for x in re.finditer('[A-Z0-9]+', m[1]): out.setdefault(f'group {x[0].lower()}', []).append(m.start(1) + x.start())
     return out
 
-# %% ../../nbs/answering/comparisons.ipynb #5d435d43
+# %% ../../nbs/answering/comparisons.ipynb #9f5fe6cd
 class Comparison(NamedTuple):
     "A claim taken apart: outcome, arm, and the arm it is held against, as text; `says` (higher, same, lower) sums to 1; the axis of its cue, '' where it has none."
     outcome: str
@@ -46,24 +46,28 @@ class Comparison(NamedTuple):
 
 SAYS = {'+': (1, 0, 0), '-': (0, 0, 1), '0': (0, 1, 0), '0-': (0, .9, .1), '+0': (.1, .9, 0), '+-': (.5, 0, .5)}
 EVEN = (1/3, 1/3, 1/3)
-_THAN = re.compile(r'\b(?:(?<=(?:super|infer)ior )to|than|compared (?:with|to)|in (?:comparison|contrast) (?:with|to)|relative to|versus|vs\.?|as opposed to)(?!\w)', re.I)
+_THAN = re.compile(r'\b(?:(?<=(?:super|infer)ior )to|than(?!\s+\d+[\d.,%]*\s)|compared (?:with|to)|in (?:comparison|contrast) (?:with|to)|relative to|versus|vs\.?|as opposed to)(?!\w)', re.I)
 _AXES = ('amount', 'course', 'difference', 'link', 'merit')
 _OTHER_AXES = ('answer', 'test', 'growth', 'need')
 
 _PREDICATE = re.compile(r"\b(?:was|were|is|are|be|been|had|has|have|leads?|led|resulted|showed|did|does|do|can|may|will)\b(?: to\b| in\b| not\b| no\b| an?\b| any\b|\W+(?:\w+ly|significant|about|effects? on)\b)*\W*$", re.I)
 
+_ACTS = re.compile(r'\w+ed\s')   # a cue that is a verb
+_LACKING = re.compile(r'(?<=\w )(?:without|(?:but|with|and) no)(?= (?!signific|effect|differ|chang|increas|decreas|reduc|improv|affect|alter).*\b(?:led|resulted|\w+ed|had|was|were)\b)')   # of an arm: it denies nothing
+
 def _main(claim: str, core: str, than: re.Match | None) -> Claim | None:
-    cues = [c for c in polarity(claim) if c.axis not in (*_OTHER_AXES, 'word', 'presence') and core[c.start:c.end].strip()]
+    cues = [c for c in polarity(_LACKING.sub(lambda m: ' ' * len(m[0]), core)) if c.axis not in (*_OTHER_AXES, 'word', 'presence')]
     last = than is not None and than[0].lower() == 'than'
-    return max(cues, key=lambda c: (c.axis in _AXES, bool(_PREDICATE.search(claim, max(0, c.start - 60), c.start)), bool(c.denied_by), c.values == '0', c.start if last else -c.start), default=None)
+    return max(cues, key=lambda c: (c.axis in _AXES, bool(_PREDICATE.search(claim, max(0, c.start - 60), c.start)), bool(c.start and _ACTS.fullmatch(claim, c.start, c.end + 1)), bool(c.denied_by), c.values == '0', c.start if last else -c.start), default=None)
 
 CONTROL = re.compile(r'\b(?:placebo|controls?|sham|vehicle|untreated|unexposed|baseline|wait\w*|abstain\w*|no \w+|none|without)\b', re.I)
+_BRACKETS = re.compile(r'\([^()]*\)')
 _VERB = re.compile(r'\b(?:led|leads?|resulted|was|were|did|had|has|is|are)\b')
 
 def _first_arm(claim: str, start: int) -> int:
     "Where the arm ends with which a claim begins: at a comma before the verb, the first after a control, the last otherwise."
     verb = _VERB.search(claim, start)
-    commas = [m.start() for m in re.finditer(r', (?!and\b|or\b)', claim) if m.start() >= start]
+    commas = [m.start() for m in re.finditer(r', (?!and\b|or\b)', _BRACKETS.sub(lambda m: '_' * len(m[0]), claim)) if m.start() >= start]
     before = [x for x in commas if not verb or x < verb.start()] or commas[:1] or [len(claim)]
     return before[0] if CONTROL.search(claim, start, before[0]) else before[-1]
 
@@ -81,18 +85,19 @@ def comparison(claim: str) -> Comparison:
     main = _main(claim, core, than)
     return _sides(core, against, main) if main else Comparison(core, '', against, EVEN, '')
 
-# %% ../../nbs/answering/comparisons.ipynb #34cc7ee3
+# %% ../../nbs/answering/comparisons.ipynb #c6873a71
 _BETWEEN = re.compile(r'\bbetween (.*) and (.*)')
+_SEEN = re.compile(r'\b(?:seen|observed|found|noted|reported)\s+(?:with|in|among|for|after|under|following)\b')
 _PREPOSITION = re.compile(r'\s+(?:with|in|after|under|among|following|on|for|during|by)\b', re.I)
 
 def _sides(core: str, against: str, main: Claim) -> Comparison:
     "Which side of the main cue is the outcome."
     before, after, says = core[:main.start], core[main.end:], SAYS.get(main.values, EVEN)
-    if not against and (m := _BETWEEN.search(after)): return Comparison(f'{before} {after[:m.start()]}', m[1], m[2].strip(' .'), says, main.axis)
+    if not against and main.axis == 'difference' and (m := _BETWEEN.search(after)): return Comparison(f'{before} {after[:m.start()]}', m[1], m[2].strip(' .'), says, main.axis)
     stative = re.search(r'\b(?:was|were|is|are|be|been|not)\W*(?:\w+ly\W*)?$', before)
     if main.axis == 'link' and re.match(r'\s+(?:on|of|in)\b', after): outcome, arm = after, before
     elif not _places(before):
-        m = re.search(r'\b(?:with|after|under|following)\b', after)
+        m = _SEEN.search(after) or re.search(r'\b(?:with|after|under|following)\b', after)
         outcome, arm = (after[:m.start()], after[m.end():]) if m else (after, '')
     elif _PREPOSITION.match(after) and stative: outcome, arm = before, after
     else: outcome, arm = after, before

@@ -15,7 +15,7 @@ from ..core.records import Document, Record
 from ..literature.library import ENGLISH
 from ..passages.sentences import sentences
 
-# %% ../../nbs/answering/polarity.ipynb #cb98c286
+# %% ../../nbs/answering/polarity.ipynb #c20e516d
 class Cues(NamedTuple):
     "Words that allow the same `values` ('+', '0', '-') on an `axis`: `*` is any ending, `_` a space; and `why` they are read so."
     axis: str
@@ -25,7 +25,7 @@ class Cues(NamedTuple):
 
 CUES = (
     Cues('amount', '+', 'increas* rais* rise rises rose risen rising higher highest greater greatest more elevat* longer longest prolong* lengthen* larger largest steeper thicker wider deeper stronger heavier augment* exceed* grew doubling tripled tripling upregulat* boost* accelerat*', 'more of something, good or bad'),
-    Cues('amount', '-', 'decreas* reduc* lower* lowest fewer fewest less shorter shortest shorten* declin* fell falls falling diminish* smaller smallest thinner narrower weaker drop dropped lessen* attenuat* prevent* inhibit* suppress* halved halving alleviat* reliev* ease eases eased easing shrank shrink* slowed downregulat* minimis* minimiz*', 'less of it'),
+    Cues('amount', '-', 'decreas* reduc* lower* lowest fewer fewest less shorter shortest shorten* declin* fell falls falling diminish* smaller smallest thinner narrower weaker drop dropped lessen* attenuat* prevent prevents prevented preventing prevention inhibit inhibits inhibited inhibiting inhibition suppress suppresses suppressed suppressing suppression halved halving alleviat* reliev* ease eases eased easing shrank shrink* slowed downregulat* minimis* minimiz*', 'less of it'),
     Cues('course', '+', 'improv* better benefi* ameliorat* enhanc*', 'a change that is judged good: not the same as more'),
     Cues('course', '-', 'wors* deteriorat* harm harms harmful impair* poorer', 'a change that is judged bad'),
     Cues('merit', '+', 'effective* efficacious efficacy superior* favourabl* favorabl* success* helpful useful* worthwhile feasible reliabl* accurat* adequate* sufficient* appropriate* satisfactory suitable valuable', 'something serves its purpose'),
@@ -172,7 +172,7 @@ class Claim(Record, frozen=True):
 
     def __repr__(self) -> str: return f"{self.axis} {self.values}: {f'{self.denied_by} ... ' if self.denied_by else ''}{self.cue} [{self.start}:{self.end}]"
 
-# %% ../../nbs/answering/polarity.ipynb #4a4ce3ae
+# %% ../../nbs/answering/polarity.ipynb #245ef30d
 def _against(clause: list[_Token]) -> frozenset[str]:
     "The first words after 'than' and its like that do not stand before it too."
     at = next((i for i, t in enumerate(clause) if t.low in _COMPARATORS), None)
@@ -187,7 +187,7 @@ def _said(clause: list[_Token]) -> dict[int, tuple[str, str, str]]:
         if not t.polar: continue
         axis, values = t.polar
         before = i - 1 - (i > 0 and clause[i - 1].low == 'the')
-        if axis not in ('link', 'difference', 'significance') and found.get(before, ('',))[0] == 'amount':
+        if (axis in ('amount', 'course', 'merit', 'likelihood') or clause[before].low in ('more', 'less')) and found.get(before, ('',))[0] == 'amount':
             if found.pop(before)[1] == '-': values = values.translate(_MIRROR)
         found[i] = axis, values, ''
     return found

@@ -31,10 +31,11 @@ class Told(NamedTuple):
     numbers: float
     opposed: float
 
-# %% ../../nbs/answering/told.ipynb #a09efbef
+# %% ../../nbs/answering/told.ipynb #7cbf1e89
 BAD = re.compile(r'\b(?:pain|ach|symptom|mortal|death|died|anxi|depress|stress|distress|nausea|vomit|bleed|infect|relaps|recur|complicat|adverse|fatigue|incidence|risk|disab|burden|hospitali|fall|fractur|injur|toxic|severity|'
                  r'exacerbat|cost|error|oedema|edema|swelling|cough|lesion|obes|weight|bmi|blood pressure|cholesterol|ldl|hba1c|glucose|crp|failure|hypotens|hypertens|insomnia|dropout|craving|smok|drinking|onset|time to|'
                  r'duration|wound|ulcer|diarrh|fever|inflamm|restenosis|impair|difficult)', re.I)
+_RELIEF = re.compile(r'\b(?:relief|reliev|remission|abstinen|cessation|quit|recovery|surviv|resolution)|[- ]free\b', re.I)   # of something bad
 _NOUN = re.compile(r'(?:increase|decrease|reduction|decline|drop|fall|rise|gain|improvement|deterioration|worsening)s?$', re.I)
 _GRADE = re.compile(r'(?:higher|lower|greater|smaller|larger|less|more|fewer)$', re.I)
 _MUCH, _ALONE = re.compile('(?:more|less)$', re.I), re.compile(r'\s+(?:in|with|than|among|after|under|for|on|during)\b|\W*$')
@@ -56,7 +57,7 @@ def _graded(cues: list[Claim], quote: str, outcome: set[str]) -> list[tuple[Clai
         else: out.append((cue, False))
     return out
 
-# %% ../../nbs/answering/told.ipynb #9da8127d
+# %% ../../nbs/answering/told.ipynb #3ecf838e
 _FAVOURS = re.compile(r'\b(?:favou?r(?:s|ed|ing)?|in favou?r of|advantages? (?:of|for|with)|superiority of|benefits? of)\b', re.I)
 
 def _says(c: Comparison, cue: Claim, bad: bool) -> np.ndarray:
@@ -73,14 +74,22 @@ def _weight(cue: Claim, outcome: set[str]) -> float:
     light = .3 if cue.axis == 'word' or cue.axis == 'significance' and not cue.denied_by else 1
     return (.05 + share(cue.about) + .5 * share(cue.topic)) ** 2 * light
 
+def _near(cues: list[Claim], found: Arms, outcome: set[str]) -> list[float]:
+    "How far the outcome is named beside each cue, between the cues before and after it, 1 for the most: of 'higher x, lower y' the second is about y."
+    spans = zip([0, *(q.end for q in cues)], [*(q.start for q in cues[1:]), len(found.quote)])
+    near = [(.2 + len(found.named(frozenset(outcome), span)) / max(1, len(outcome))) ** 2 for span in spans]
+    return [n / max(near) for n in near]
+
 def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, float]:
     "What the quote's cues say (higher, same, lower), the mean by weight; and how far they say it of the first arm, -1 to 1."
-    says, total, signed, sides, bad = np.zeros(3), 0.0, 0.0, .003, bool(BAD.search(c.outcome))
-    for cue, turned in _graded([q for q in polarity(found.quote) if q.axis not in (*_OTHER_AXES, 'response')], found.quote, outcome):
+    says, total, signed, sides, bad = np.zeros(3), 0.0, 0.0, .003, bool(BAD.search(c.outcome)) and not _RELIEF.search(c.outcome)
+    graded = _graded([q for q in polarity(found.quote) if q.axis not in (*_OTHER_AXES, 'response', 'presence')], found.quote, outcome)
+    for (cue, turned), near in zip(graded, _near([q for q, _ in graded], found, outcome)):
         d, weight = _says(c, cue, bad), _weight(cue, outcome)
         if turned: d = d[::-1]
         if _names(cue, outcome): says, total = says + .1 * weight * d, total + .1 * weight; continue
-        says, total, sides = says + weight * d, total + weight, sides + weight * abs(d[0] - d[2])
+        says, total, weight = says + weight * d, total + weight, weight * near
+        sides += weight * abs(d[0] - d[2])
         signed += weight * (d[0] - d[2]) * side(cue, found)
     for m in _FAVOURS.finditer(found.quote):
         a, b = (bool(found.named(arm, (m.end(), m.end() + 60))) for arm in (found.a, found.b))
