@@ -31,6 +31,7 @@ QUOTES = {
         'The reduction in nausea was smaller with placebo than with zinc.',
         'Zinc led to a 30% greater reduction in nausea than placebo.',
         'Nausea: zinc 12%, placebo 31%.',
+        'Nausea was seen in 12% and 31% in the treatment and control groups, respectively.',
         'Compared with placebo, zinc changed the rate of nausea (12% vs. 31%, p = 0.01).',
         'In the groups zinc, iron and placebo, nausea occurred in 12%, 20% and 31%, respectively.',
         'Fewer patients on zinc reported nausea (12%) than on placebo (31%).',

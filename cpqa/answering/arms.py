@@ -50,9 +50,10 @@ def _treated(c: Comparison, a: set[str], b: set[str]) -> int:
     if control[0] == control[1]: control = [not a - _LIGHT, not b - _LIGHT]
     return int(np.sign(int(control[1]) - int(control[0])))
 
-# %% ../../nbs/answering/arms.ipynb #cc98c244
+# %% ../../nbs/answering/arms.ipynb #c5719ffd
 _GROUP = re.compile(r'\b([A-Za-z][\w+-]*)[\s-]+(?:group|arm|cohort|cluster|participant|consumer|user|recipient)s?\b')
 _UNNAMED = frozenset('between each either other these those same groups group patient treatment both three four'.split())
+_TREATMENT = re.compile(r'\btreatment (?:group|arm)\b|\btreatment and (?:the )?(?:control|placebo)\b|\b(?:control|placebo) and (?:the )?treatment\b')
 _STUDIED = ('study', 'test', 'trial')   # words of any report, but a name before "group"
 
 def _others(quote: str, known: set[str]) -> dict[str, list[int]]:
@@ -63,7 +64,8 @@ def _others(quote: str, known: set[str]) -> dict[str, list[int]]:
         if word in _STUDIED: stems = {f'{word} group'}
         elif len(word) < 4 or word in _UNNAMED or word.startswith(('non', 'un')) or CONTROL.search(word) or _USUAL.search(word): continue
         if not stems & known: found |= {s: [*found.get(s, []), m.start()] for s in stems}
-    return found
+    at = [m.start() + m[0].find('treatment') for m in _TREATMENT.finditer(quote)]
+    return found | ({'treatment group': at} if at else {})
 
 # %% ../../nbs/answering/arms.ipynb #1113e425
 class Arms(NamedTuple):
@@ -86,7 +88,7 @@ class Arms(NamedTuple):
         "Of the names that the quote has for this arm."
         return len(names) / max(1, len(arm & self.places.keys()))
 
-# %% ../../nbs/answering/arms.ipynb #bdee88fd
+# %% ../../nbs/answering/arms.ipynb #2c4e5f1f
 def _inflected(names: set[str], places: dict[str, list[int]]):
     "Adds the places of names that stand in another form, as 'heparin' for 'heparinised'."
     for name in names - places.keys():
@@ -106,7 +108,7 @@ def arms(c: Comparison, quote: str) -> Arms:
         more = _others(quote, a | b | outcome)
         active.update(more)
         places |= more
-    for name in (s for s in places if s.startswith('group ') and s not in a | b):
+    for name in (s for s in places if s.startswith('group ') and s[6] not in 'abcd' and s not in a | b):
         mine, theirs = ({s for s in arm if s[0] == name[6]} for arm in (a, b))
         if bool(mine) != bool(theirs): (a if mine else b).add(name)
     return Arms(quote, frozenset(a), frozenset(b), places, treated)

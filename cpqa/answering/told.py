@@ -57,8 +57,9 @@ def _graded(cues: list[Claim], quote: str, outcome: set[str]) -> list[tuple[Clai
         else: out.append((cue, False))
     return out
 
-# %% ../../nbs/answering/told.ipynb #3ecf838e
-_FAVOURS = re.compile(r'\b(?:favou?r(?:s|ed|ing)?|in favou?r of|advantages? (?:of|for|with)|superiority of|benefits? of)\b', re.I)
+# %% ../../nbs/answering/told.ipynb #27293684
+_LIMIT = re.compile(r'\s+than\s+\d')   # 'a score lower than 3' compares no arms
+_FAVOURS = re.compile(r'\b(?:favou?r(?:s|ed|ing)?|in favou?r of|advantages? (?:of|for|with|in)|superiority of|benefits? of)\b', re.I)
 
 def _says(c: Comparison, cue: Claim, bad: bool) -> np.ndarray:
     "What a cue says of the claim's outcome: higher, the same, lower."
@@ -83,7 +84,7 @@ def _near(cues: list[Claim], found: Arms, outcome: set[str]) -> list[float]:
 def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, float]:
     "What the quote's cues say (higher, same, lower), the mean by weight; and how far they say it of the first arm, -1 to 1."
     says, total, signed, sides, bad = np.zeros(3), 0.0, 0.0, .003, bool(BAD.search(c.outcome)) and not _RELIEF.search(c.outcome)
-    graded = _graded([q for q in polarity(found.quote) if q.axis not in (*_OTHER_AXES, 'response', 'presence')], found.quote, outcome)
+    graded = _graded([q for q in polarity(found.quote) if q.axis not in (*_OTHER_AXES, 'response', 'presence') and not _LIMIT.match(found.quote, q.end)], found.quote, outcome)
     for (cue, turned), near in zip(graded, _near([q for q, _ in graded], found, outcome)):
         d, weight = _says(c, cue, bad), _weight(cue, outcome)
         if turned: d = d[::-1]
@@ -206,7 +207,12 @@ def _effect_says(quote: str, outcome: set[str]) -> float:
         total, last = total + (.2 + near) ** 2 * (turned * np.sign(float(m[1].replace('·', '.')) - 1) if m.re is _RATIO else -1), m.end()
     return float(np.sign(total))
 
-# %% ../../nbs/answering/told.ipynb #d8a67d77
+# %% ../../nbs/answering/told.ipynb #0cc80bb3
+def _first(found: Arms) -> int:
+    "1 if a quote that says 'between' or 'versus' names the first arm first, -1 if the other, 0 if it names one alone: a ratio is that of the arm named first."
+    a, b = found.at(found.a), found.at(found.b)
+    return (1 if min(a) < min(b) else -1) if a and b and re.search(r'\b(?:between|versus|vs)\b', found.quote) else 0
+
 def told(claim: str, quote: str) -> Told:
     "What `quote` tells of `claim`."
     c = comparison(claim)
@@ -216,7 +222,7 @@ def told(claim: str, quote: str) -> Told:
     says, signed = _cues(c, found, parts[0])
     named, short = set(found.a | found.b), _short(c[:3], quote)
     direction, none = c.says[0] - c.says[2], (2 * c.says[1] - 1) * bool(c.axis)
-    numbers = _numbers_say(c, found) or .4 * found.treated * _effect_says(quote, parts[0])
+    numbers = _numbers_say(c, found) or .4 * (found.treated or _first(found)) * _effect_says(quote, parts[0])
     return Told(share(parts[0], words), share(parts[1] | parts[2], words), words, float(abs(direction) > .5), none * words_say(quote, parts[0], named, short),
                 none * ps_say(quote, parts[0], short), float(direction * signed), 0.0 if c.against else direction * float(says[0] - says[2]),
                 direction * numbers, float(opposed(claim, quote) is not None))
