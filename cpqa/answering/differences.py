@@ -17,10 +17,10 @@ from ..core.records import Document
 from ..literature.library import ENGLISH
 from ..passages.sentences import sentences
 
-# %% ../../nbs/answering/differences.ipynb #04278b3c
-_PVALUE = re.compile(r'\bp(?:[\s-]?values?)?\s*(?:was|of|is)?\s*([=<>≤≥]{0,2})\s*(0?[.·]\d+|1\.0+|0)(?!\d)|\bNS\b|\bn\.s\.', re.I)
+# %% ../../nbs/answering/differences.ipynb #dcfda3b9
+_PVALUE = re.compile(r'\bp(?:[\s-]?values?)?\s?(?:was|of|is)?\s?([=<>≤≥]{0,2})\s?(0?[.·]\d+|1\.0+|0)(?!\d)|\bNS\b|\bn\.s\.', re.I)
 _ROW = re.compile(r'(?:±\s*[\d.,]+|[\])])\s*[a-z*†]?\s+([<>≤]?)\s*(0?\.\d{2,})(?!\s*[±(\[])')   # of a table: the figure that ends a row
-_INTERVAL = re.compile(r'\b(?:CI|CrI|[Cc]onfidence [Ii]ntervals?)\b\s*\)?\s*[:=,;]?\s*[(\[]?\s*([-−–]?\s?\d+(?:[.·,]\d+)?)\s?%?\s*(?:to|[-−–,;‐])\s*([-−–]?\s?\d+(?:[.·,]\d+)?)')
+_INTERVAL = re.compile(r'\b(?:CI|CrI|[Cc]onfidence [Ii]ntervals?)\b[\s)\](\[:=,;]{0,6}([-−–]?\s?\d+(?:[.·,]\d+)?)\s?%?\s*(?:to|[-−–,;‐])\s*([-−–]?\s?\d+(?:[.·,]\d+)?)')
 _RATIO = re.compile(r'\b(?:a?[OHI]R|[IPa]?RR|[Rr]atio|[Rr]elative|[Oo]dds|[Hh]azard)\b')
 
 def _number(text: str) -> float: return float(re.sub(r'\s', '', text).translate(str.maketrans('·,−–', '..--')))

@@ -207,14 +207,17 @@ def _effect_says(quote: str, outcome: set[str]) -> float:
         total, last = total + (.2 + near) ** 2 * (turned * np.sign(float(m[1].replace('·', '.')) - 1) if m.re is _RATIO else -1), m.end()
     return float(np.sign(total))
 
-# %% ../../nbs/answering/told.ipynb #0cc80bb3
+# %% ../../nbs/answering/told.ipynb #6a83c776
 def _first(found: Arms) -> int:
     "1 if a quote that says 'between' or 'versus' names the first arm first, -1 if the other, 0 if it names one alone: a ratio is that of the arm named first."
     a, b = found.at(found.a), found.at(found.b)
     return (1 if min(a) < min(b) else -1) if a and b and re.search(r'\b(?:between|versus|vs)\b', found.quote) else 0
 
+_LONGEST = 5000   # letters: no sentence is longer, a broken or a hostile file may be
+
 def told(claim: str, quote: str) -> Told:
-    "What `quote` tells of `claim`."
+    "What `quote` tells of `claim`; of either no more than the first 5,000 letters are read."
+    claim, quote = (' '.join(x.split())[:_LONGEST] for x in (claim, quote))   # the patterns know one space alone
     c = comparison(claim)
     found, parts = arms(c, quote), tuple(set(_places(x)) for x in c[:3])
     share = lambda words, instead: len(words & found.places.keys()) / len(words) if words else instead
