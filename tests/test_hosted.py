@@ -262,6 +262,16 @@ def test_the_key_of_a_service_does_not_go_to_another_address(monkeypatch):
     assert [seen.key for seen in server.log] == ['wrong', 'wrong', 'right', 'right']
 
 
+def test_the_organisation_of_the_environment_stays_at_home(monkeypatch):
+    for name in ('OPENAI_ORG_ID', 'OPENAI_PROJECT_ID'): monkeypatch.setenv(name, 'ours-alone')
+    with serve() as server:
+        seen, answer = [], server.answer
+        monkeypatch.setattr(server, 'answer', lambda headers, *more: (seen.append(str(headers)), answer(headers, *more))[1])
+        assert ask(OpenAILLM, server)[0].text == SAYS
+    assert len(seen) == 1 and 'authorization' in seen[0].lower() and 'ours-alone' not in seen[0]
+    assert OpenAILLM('m', key=KEY)._client.organization == 'ours-alone'
+
+
 def test_the_address_of_the_environment_gets_the_key_of_the_environment(monkeypatch):
     with serve() as server:
         for kind, name in ((AnthropicLLM, 'ANTHROPIC'), (OpenAILLM, 'OPENAI')):

@@ -243,7 +243,7 @@ class AnthropicLLM(_Hosted):
         if finish is None: raise _Broken if seen else _Unreadable
         return Completion(show.text, model, read, wrote, finish=_CLAUDE.get(finish, ''))
 
-# %% ../../nbs/core/hosted.ipynb #7a59ad83
+# %% ../../nbs/core/hosted.ipynb #b307cfdc
 _GPT = {'stop': 'stop', 'length': 'length', 'content_filter': 'refusal', 'tool_calls': 'tool', 'function_call': 'tool'}
 
 def is_closed(schema: Any) -> bool:
@@ -262,7 +262,9 @@ class OpenAILLM(_Hosted):
     def _connect(self, url: str, key: str) -> Any:
         self._sdk = sdk = require('openai', 'llm')
         http = sdk.DefaultHttpxClient(follow_redirects=False, timeout=self.timeout)
-        return sdk.OpenAI(api_key=key, base_url=url if urlsplit(url).path else f'{url}/v1', timeout=self.timeout, max_retries=0, http_client=http)
+        client = sdk.OpenAI(api_key=key, base_url=url if urlsplit(url).path else f'{url}/v1', timeout=self.timeout, max_retries=0, http_client=http)
+        if self.host != host_of(self.home): client.organization = client.project = None   # the environment's are nobody else's business
+        return client
 
     def _fields(self, messages: Sequence[Message], max_tokens: int, temperature: float, schema: dict[str, Any] | None, stream: bool) -> dict[str, Any]:
         names = ('max_completion_tokens', 'max_tokens') if self.host == host_of(self.home) else ('max_tokens', 'max_completion_tokens')
