@@ -243,7 +243,7 @@ class AnthropicLLM(_Hosted):
         if finish is None: raise _Broken if seen else _Unreadable
         return Completion(show.text, model, read, wrote, finish=_CLAUDE.get(finish, ''))
 
-# %% ../../nbs/core/hosted.ipynb #b307cfdc
+# %% ../../nbs/core/hosted.ipynb #b8f2c161
 _GPT = {'stop': 'stop', 'length': 'length', 'content_filter': 'refusal', 'tool_calls': 'tool', 'function_call': 'tool'}
 
 def is_closed(schema: Any) -> bool:
@@ -254,6 +254,7 @@ def is_closed(schema: Any) -> bool:
         if schema.get('additionalProperties') is not False or set(schema.get('required', ())) != set(schema.get('properties', {})): return False
     return all(map(is_closed, schema.values()))
 
+# %% ../../nbs/core/hosted.ipynb #05d6f9c4
 class OpenAILLM(_Hosted):
     "GPT, or any server that speaks OpenAI's HTTP at `base_url`, through the `openai` library; the key from OPENAI_API_KEY unless given."
     service, variable, home, home_variable = 'OpenAI', 'OPENAI_API_KEY', 'https://api.openai.com/v1', 'OPENAI_BASE_URL'
