@@ -99,11 +99,11 @@ def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, fl
     if not found.at(found.a | found.b): signed += .3 * float(says[0] - says[2]) * found.treated * sides   # no arm named: it is said of the treated
     return says, float(signed / sides)
 
-# %% ../../nbs/answering/told.ipynb #aa393fc6
+# %% ../../nbs/answering/told.ipynb #b5b29bc4
 _ASIDE = re.compile(r'[\[(][^()\[\]]*\bCI\b[^()\[\]]*[\])]|\b9\d\s?% (?:CI|confidence)[^;)]*|\(\s*(?:SD|SE|IQR|range|n\s*=)[^()]*\)|\[[^\[\]]*\]|\(\s*[\d.]+\s*(?:,|to|[-–])\s*[\d.]+\s*\)', re.I)
 _NO_RESULT = re.compile(r'(?:±|\bn\s*=|\bsd|\bse|[A-Za-z][-‐‑–]|\b(?:t|f|z|r|d|χ2?|χ²|β|u)\s*(?:\([\d,. ]*\)|\d*)\s*=\s*[-−–]?)\s*$', re.I)
 _PLACE = re.compile(r'\b(?:tables?|fig\w*\.?|days?|weeks?|months?|years?|visits?|grades?|stages?|phases?|types?|aged?|groups?|arms?)\s*$', re.I)
-_FROM = re.compile(r'\bfrom\s+(-?[\d.]+)\s*%?\s*\S{0,6}\s+to\s+(-?[\d.]+)')
+_FROM = re.compile(r'\bfrom\s+(-?\d+(?:\.\d+)?)(?![.\d]*\d)\s*%?\s*\S{0,6}\s+to\s+(-?\d+(?:\.\d+)?)(?![.\d]*\d)')
 _MINUS, _AMOUNT = re.compile(r'(?:^|[\s(\[=])[-−–]$'), re.compile('loss|reduc|decreas|declin|drop|improve|change', re.I)   # a loss of -5 kg is one of 5
 _RATIO = re.compile(r'\b(?:[aA]?HR|[aA]?OR|RR|IRR|[rR]atio|[rR]elative risk)s?\b[^.;\d]{0,60}(\d+[.·]\d+)')
 _TIMES, _TIMED = ('day', 'week', 'month', 'year', 'h', 'min', 's'), re.compile('time|duration|onset|stay|length|latency|survival|delay|sleep', re.I)
@@ -151,7 +151,7 @@ def _own(fs: list[Figure], quote: str, mine: set[int], others: set[int]) -> tupl
         if (n := _before(g, at, others, quote)) is not None: before.append((n, g.value))
     return behind, before
 
-# %% ../../nbs/answering/told.ipynb #ebc95895
+# %% ../../nbs/answering/told.ipynb #0d518a5c
 _FRACTION = re.compile(r'(?<![\w/.])(\d{1,5})(?:/| of | out of )(\d{1,5})(?![\w/.]*\d)')
 
 def _pair(fs: list[Figure], quote: str, start: int, a: set[int], b: set[int]) -> tuple[float, float] | None:
@@ -170,7 +170,7 @@ def _pair(fs: list[Figure], quote: str, start: int, a: set[int], b: set[int]) ->
 
 def _one_arm(fs: list[Figure], quote: str, start: int, at: int) -> float:
     "1 if the only arm that the last sentence names, at `at`, has the greater figure, or more than it began with; -1 if less, 0 if that is not told."
-    if m := _FROM.search(quote, start): return float(np.sign(float(m[2].rstrip('.')) - float(m[1].rstrip('.'))))
+    if m := _FROM.search(quote, start): return float(np.sign(float(m[2]) - float(m[1])))
     if len(fs) < 2 or at > fs[1].start or re.search(r'\bonly in\b', quote[start:]): return 0.0
     x, y = fs[:2]
     first = (at < x.start or at - x.end < 40) and not _THAN.search(quote, max(start, at - 30), at)
