@@ -63,3 +63,8 @@ def test_a_row_that_lacks_its_packages_names_the_extra(site):
 def test_no_plug_in_is_looked_for_at_import():
     code = 'import importlib.metadata as m; m.entry_points = None; import cpqa, cpqa.core.registry as r; r.entry_points = None; import cpqa.pipeline'
     assert subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stderr == ''
+
+
+def test_a_broken_package_does_not_stop_the_help(site):
+    package(site, 'torn', 'torn:ROW', 'import no_such_package')
+    assert Registry('reranker', OWN).choices() == 'bm25 (counts words), colbert:MODEL (late interaction)'
