@@ -35,7 +35,7 @@ from cpqa.literature.library import ENGLISH
 from cpqa.passages.calibrate import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator, read_calibrators,
                                      reliability)
 from cpqa.passages.rerank import BM25Reranker
-from cpqa.passages.rerankers import reranker
+from cpqa.passages.rerank import reranker
 from cpqa.passages.two_stage import TwoStage, comparable
 from cpqa.retrieval.encoders import MINILM
 

@@ -31,12 +31,10 @@ from .core.secrets import short
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
 from .passages.calibrate import calibrator
-from .passages.rerank import CosineReranker, NoReranker, Reranker
-from .passages.rerankers import reranker as named_reranker
-from .passages.rerankers import reranker_parts
-from .passages.segment import segmenter as named_segmenter
-from .passages.segment import segmenter_parts
-from .passages.splitters import Segmenter, SentenceSplitter, SentenceWindow
+from .passages.rerank import RERANKERS, CosineReranker, NoReranker, Reranker
+from .passages.rerank import reranker as named_reranker
+from .passages.splitters import SEGMENTERS, Segmenter, SentenceSplitter, SentenceWindow
+from .passages.splitters import segmenter as named_segmenter
 from .passages.two_stage import Selection, TwoStage, rerank_documents, title_passages
 from .retrieval.bm25 import TermRetriever
 from .retrieval.boolean import BooleanIndex
@@ -86,7 +84,7 @@ def build_index(
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
     if not vectors and segmenter is not None: raise CpqaError('a library without vectors keeps no passages: leave out the segmenter, or let vectors be made')
-    if isinstance(segmenter, str): segmenter_parts(segmenter)   # a wrong name is refused before the model is loaded
+    if isinstance(segmenter, str): SEGMENTERS.check(segmenter)   # a wrong name is refused before the model is loaded
     model = encoder_of(encoder, progress) if vectors else None
     splitter = named_segmenter(segmenter, lambda: model) if isinstance(segmenter, str) else segmenter or SentenceSplitter()
     parts = [VectorPart(model, splitter.split, splitter.describe())] if vectors else []
@@ -232,8 +230,8 @@ class CancerQA(_Parts):
     ):
         library = _checked_source(source, library)
         check_encoder(encoder)   # wrong names are refused before anything is loaded
-        if isinstance(reranker, str): reranker_parts(reranker)
-        if isinstance(segmenter, str): segmenter_parts(segmenter)
+        if isinstance(reranker, str): RERANKERS.check(reranker)
+        if isinstance(segmenter, str): SEGMENTERS.check(segmenter)
         _check_numbers({'depth': depth, 'passages': passages, 'quotes': quotes}, {'threshold': threshold, 'abstain_below': abstain_below}, budget_ms)
         self.llm = language_model(llm) if isinstance(llm, str) else llm
         self.prompt, self.strict, self.adaptive, self.abstain_below = named_prompt(prompt), strict, adaptive, abstain_below
@@ -252,7 +250,7 @@ def search(self: CancerQA, query: str, k: int = 10, retriever: Way | Literal['bo
     if retriever not in (*get_args(Way), 'boolean'): raise CpqaError(f'{retriever!r} is not a retriever: choose bm25, dense, hybrid or boolean')
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
     query, deep = clean_question(query), max(k, FIRST_STAGE, self.depth if reranker else 0)
-    if isinstance(reranker, str) and reranker_parts(reranker): reranker = self.second(reranker, self.vectors if VectorPart.name in self.library.manifest.parts else None)
+    if isinstance(reranker, str) and RERANKERS.check(reranker): reranker = self.second(reranker, self.vectors if VectorPart.name in self.library.manifest.parts else None)
     rankings = []
     if retriever == 'boolean': rankings.append(list(self.boolean.search(query, deep).hits))
     if retriever in ('bm25', 'hybrid'): rankings += TermRetriever(self.library).search([query], deep)
@@ -360,7 +358,7 @@ def _has_probability(self: CancerQA, name: str) -> bool:
     try: return calibrator(self.second(name).describe()) is not None
     except CpqaError: return False
 
-_INSIDE = ('window', 'fixed', 'tokens')   # segmenters whose passages are read with the sentences around or at their ends
+_INSIDE = [row.name for row in SEGMENTERS.own if 'sentences' in row.uses]   # their passages are read with the sentences around or at their ends
 
 def _cut(self: CancerQA, vectors: PassageVectors) -> dict[str, Any]:
     "How the passages of these vectors were cut, as their segmenter says."

@@ -21,7 +21,7 @@ from cpqa.passages.late_interaction import ColBERTReranker
 from cpqa.passages.monot5 import MonoT5Reranker
 from cpqa.passages.pair_texts import encode_pairs, in_batches, pair_text
 from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker, RerankError, sound_scores
-from cpqa.passages.rerankers import RERANKERS, reranker
+from cpqa.passages.rerank import RERANKERS, reranker
 from cpqa.passages.tiny_models import tiny_bert, tiny_colbert, tiny_roberta, tiny_t5
 from cpqa.retrieval.encoders import EmbeddedEncoder, ModelError
 
@@ -261,7 +261,7 @@ def test_nothing_of_a_model_is_run(folders, tmp_path):
 def test_every_name_makes_a_reranker_that_scores(folders):
     encoder = EmbeddedEncoder()
     names = ['none', 'bm25', 'cosine', 'default', f'cross-encoder:{folders["bert"]}', f'colbert:{folders["colbert"]}', f'monot5:{folders["t5"]}']
-    assert {n.partition(':')[0] for n in names} | {'fast'} == set(RERANKERS)   # the fast one has tests of its own
+    assert {n.partition(':')[0] for n in names} | {'fast'} == set(RERANKERS.names)   # the fast one has tests of its own
     found = [passage(t, n) for n, t in enumerate(TEXTS)]
     for name in names:
         made = reranker(name, lambda: encoder)
@@ -296,5 +296,5 @@ def test_known_models_are_data():
 
 
 def test_names_take_no_heavy_package():
-    code = 'import cpqa.passages.rerankers, sys; print({"torch", "transformers", "openvino", "sentence_transformers"} & set(sys.modules))'
+    code = 'import cpqa.passages.rerank, sys; print({"torch", "transformers", "openvino", "sentence_transformers"} & set(sys.modules))'
     assert subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == 'set()'

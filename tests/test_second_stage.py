@@ -14,7 +14,7 @@ from cpqa.literature.library import LibraryError
 from cpqa.passages.calibrate import calibrator
 from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
 from cpqa.passages.rerank import NoReranker
-from cpqa.passages.segment import SEGMENTERS
+from cpqa.passages.splitters import SEGMENTERS
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.passages.two_stage import Reranked, TwoStage, title_passages
 from cpqa.pipeline import CancerQA, build_index
@@ -95,7 +95,7 @@ def test_a_library_cut_in_any_way_is_asked_and_searched(name, libraries, encoder
 
 
 def test_every_kind_of_segmenter_is_above():
-    assert set(SEGMENTERS) == {'sentences', 'fixed', 'tokens', 'window', 'texttiling', 'seos'}
+    assert set(SEGMENTERS.names) == {'sentences', 'fixed', 'tokens', 'window', 'texttiling', 'seos'}
 
 
 def test_single_sentences_are_read_with_their_neighbours(libraries, encoder):

@@ -19,7 +19,7 @@ from cpqa.literature.demo import demo_notes
 from cpqa.literature.pmc import read_jats
 from cpqa.literature.pubmed import read_pubmed
 from cpqa.passages import seos, splitters, texttiling
-from cpqa.passages.segment import SEGMENTERS, segmenter
+from cpqa.passages.splitters import SEGMENTERS, segmenter
 from cpqa.passages.sentences import sentences
 from cpqa.passages.splitters import METADATA, SentenceWindow, as_read, heading, token_offsets
 from cpqa.passages.texttiling import TextTiling, boundaries
@@ -71,7 +71,7 @@ BOUNDS = {   # name -> most in a passage, most shared, unit; None: unbounded
     'seos': (128, 32, words), 'seos:64:16': (64, 16, words), 'seos:30:0': (30, 0, words),
 }
 every = pytest.mark.parametrize('name', BOUNDS)
-assert {name.partition(':')[0] for name in BOUNDS} == set(SEGMENTERS)
+assert {name.partition(':')[0] for name in BOUNDS} == set(SEGMENTERS.names)
 
 
 def named(name: str): return segmenter(name, Hashing)

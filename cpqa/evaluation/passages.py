@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from msgspec.structs import replace
@@ -31,11 +31,10 @@ from .runs import Outcome, Run, System, run
 from .statistics import holm, paired_by_group
 from ..literature.library import ENGLISH, Library, Progress, build_library, quiet
 from ..passages.index import PassageIndex, passage_documents, passage_id, reordered, whole
-from ..passages.rerank import BM25Reranker, CosineReranker, Reranker
-from ..passages.rerankers import reranker as named_reranker
-from ..passages.segment import SEGMENTERS
-from ..passages.segment import segmenter as named_segmenter
-from ..passages.splitters import Segmenter, as_read, heading
+from ..passages.rerank import RERANKERS, BM25Reranker, NoReranker, Reranker
+from ..passages.rerank import reranker as named_reranker
+from ..passages.splitters import SEGMENTERS, Segmenter, as_read, heading
+from ..passages.splitters import segmenter as named_segmenter
 from ..pipeline import Way, kept_library
 from ..retrieval.encoders import EmbeddedEncoder, Encoder, Kind
 from ..retrieval.vectors import VectorPart, embedded_text
@@ -137,14 +136,16 @@ def _check(scopes: Sequence[str], k: int, depth: int, metadata: Sequence[str]):
     if depth < 1: raise CpqaError(f'depth must be at least 1, got {depth}')
     heading(Document('x', text='x'), Passage('x', 0, 1, 'x'), metadata)
 
-def _second(name: str | None, index: PassageIndex, encoder: Encoder | None) -> Reranker | None:
-    "The reranker of this name, which takes vectors from the index."
-    if name in (None, 'none'): return None
-    return CosineReranker(encoder, index.stored) if name == 'cosine' else named_reranker(name, lambda: encoder or EmbeddedEncoder())
+def _compares(name: str | None) -> bool: return bool(name) and 'vectors' in RERANKERS.split(name)[0].uses
+
+def _second(name: str | None, index: PassageIndex, encoder: Callable[[], Encoder]) -> Reranker | None:
+    "The reranker of this name, which takes vectors from the index; None where the order stays."
+    made = named_reranker(name, encoder, index.stored) if name else NoReranker()
+    return None if isinstance(made, NoReranker) else made
 
 def evaluate_passages(
     data: str | Path,                        # a folder with articles.jsonl and questions.jsonl, packed or not
-    segmenter: str = 'sentences',            # its name, as `cpqa.passages.segment.segmenter` reads it
+    segmenter: str = 'sentences',            # its name, as `cpqa.passages.splitters.segmenter` reads it
     retriever: Way = 'hybrid',
     reranker: str | None = None,             # name of the reranker, or none
     depth: int = 50,                         # passages that are ranked, and that the reranker orders
@@ -160,11 +161,11 @@ def evaluate_passages(
     _check([scope], k, depth, metadata)
     check_parts(reranker, 'scipy.stats')
     m, splitter = read_marked(data), named_segmenter(segmenter, lambda: encoder or EmbeddedEncoder(progress=progress))
-    vectors = retriever != 'bm25' or reranker == 'cosine'
+    vectors = retriever != 'bm25' or _compares(reranker)
     cut = _Cut(m, splitter, metadata, vectors, encoder, progress)
     model = encoder or (EmbeddedEncoder(progress=progress) if vectors else None)
     index = PassageIndex(cut.library, model if vectors else None)
-    second, n = _second(reranker, index, model), max(k, depth)
+    second, n = _second(reranker, index, lambda: model or EmbeddedEncoder()), max(k, depth)
     system = System(system_name(retriever, reranker), {'segmenter': segmenter, 'retriever': retriever, 'reranker': reranker or 'none'},
                     {'k': k, 'scope': scope, 'library': content(cut.library), 'depth': depth, 'metadata': list(metadata)})
     def do(q: Question) -> Outcome:
@@ -226,6 +227,8 @@ class _RememberedBM25(BM25Reranker):
         form.corpus_size, form.doc_freqs, form.doc_len, form.avgdl, form.idf = len(counts), counts, lengths, sum(lengths) / len(counts), {}
         form._calc_idf({t: n for t in words if (n := sum(t in c for c in counts))})
         return form
+
+def _remembering(made: Reranker | None) -> Reranker | None: return _RememberedBM25() if type(made) is BM25Reranker else made
 
 # %% ../../nbs/evaluation/passages.ipynb #1863d3de
 GRID = 'cpqa passage grid'
@@ -307,7 +310,7 @@ class _Asker:
 # %% ../../nbs/evaluation/passages.ipynb #57fa9f10
 STANDARD = ('fixed:512:0', 'fixed:512:32', 'fixed:512:128', 'fixed:128:32', 'tokens:512:0', 'tokens:512:32', 'tokens:512:128',
             'sentences:128:32', 'sentences:384:96', 'window:3', 'texttiling', 'texttiling:128', 'seos:128:32', 'seos:384:96')
-RETRIEVERS, GRID_RERANKERS, SCOPES = ('bm25', 'dense', 'hybrid'), ('none', 'bm25', 'cosine'), ('article', 'global')
+RETRIEVERS, GRID_RERANKERS, SCOPES = get_args(Way), ('none', 'bm25', 'cosine'), get_args(Scope)
 BASELINE = 'sentences:128:32'
 
 def names(text: str, known: Sequence[str], what: str, every: str = 'all', others: bool = False) -> list[str]:
@@ -321,11 +324,8 @@ def names(text: str, known: Sequence[str], what: str, every: str = 'all', others
 # %% ../../nbs/evaluation/passages.ipynb #0bc83a50
 def _splitters(segmenters: Sequence[str], encoder: Callable[[], Encoder]) -> dict[str, Segmenter]:
     "The segmenters by name; names that are wrong are found out before a model is loaded."
-    for name in segmenters:
-        if name.split(':')[0] not in SEGMENTERS: named_segmenter(name)   # raises
-    lazy = sorted(segmenters, key=lambda name: name.startswith('seos'))
-    found = {name: named_segmenter(name, encoder) for name in lazy}
-    return {name: found[name] for name in segmenters}
+    for name in segmenters: SEGMENTERS.check(name)
+    return {name: named_segmenter(name, encoder) for name in segmenters}
 
 # %% ../../nbs/evaluation/passages.ipynb #0786832c
 _KINDS = {'segmenter': 0, 'reranker': 2}   # what differs -> its place in a cell's key
@@ -357,7 +357,7 @@ def _named(cell: tuple) -> dict[str, str]: return dict(zip(('segmenter', 'retrie
 # %% ../../nbs/evaluation/passages.ipynb #476be68c
 def evaluate_passage_grid(
     data: str | Path,                                  # a folder with articles.jsonl and questions.jsonl, packed or not
-    segmenters: Sequence[str] = STANDARD,              # names, as `cpqa.passages.segment.segmenter` reads them
+    segmenters: Sequence[str] = STANDARD,              # names, as `cpqa.passages.splitters.segmenter` reads them
     retrievers: Sequence[str] = RETRIEVERS,
     rerankers: Sequence[str] = GRID_RERANKERS,         # 'none' is one
     scopes: Sequence[str] = SCOPES,
@@ -376,7 +376,7 @@ def evaluate_passage_grid(
     _check_names(segmenters, retrievers, rerankers, baseline, articles)
     model = _once(lambda: _Remembers(encoder or EmbeddedEncoder(progress=progress)))
     m, splitters = read_marked(data), _splitters(segmenters, _once(lambda: _RemembersAll(model())))
-    vectors = bool({'dense', 'hybrid'} & set(retrievers)) or 'cosine' in rerankers
+    vectors = bool({'dense', 'hybrid'} & set(retrievers)) or any(map(_compares, rerankers))
     header = {'data': m.checksum(), 'sections': _articles_checksum(m), 'k': k, 'depth': depth, 'metadata': list(metadata), 'model': _digest(made_of('', _NoSegmenter(), True, encoder)), 'articles': articles}
     cells = _Cells(out, header)
     asked = [q for q in m.questions if cells.header['articles'] in (None, part_of(q.gold_pmids[0]))]
@@ -415,7 +415,7 @@ def _fill(cells: _Cells, m: Marked, name: str, splitter: Segmenter, keys: Sequen
     if not cells.get(name, made_of=made):
         by_chance = _chance(cut_of(), spans, k)
         cells.put(name, made_of=made, n_passages=len(cut_of().library), chance={measure: [round(x, 7) for x in v.values()] for measure, v in by_chance.items()})
-    seconds = _once(lambda: {r: _RememberedBM25() if r == 'bm25' else _second(r, asker().index, model() if r != 'none' else None) for r in {key[2] for key in keys}})
+    seconds = _once(lambda: {r: _remembering(_second(r, asker().index, model)) for r in {key[2] for key in keys}})
     for i, (_, retriever, reranker, scope) in enumerate(keys, 1):
         describe = [made, _RERANKER[reranker] if reranker in _RERANKER else _digest(seconds()[reranker].describe())]
         if not cells.get(name, retriever, reranker, scope, made_of=_digest(describe)):

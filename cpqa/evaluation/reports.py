@@ -22,7 +22,7 @@ from ..core.basics import require
 from .runs import Run
 from .statistics import Interval
 from ..literature.library import Library
-from ..passages.rerankers import reranker_parts
+from ..passages.rerank import RERANKERS
 from ..passages.splitters import Segmenter
 from ..retrieval.encoders import Encoder, embedded_sha256
 
@@ -74,5 +74,5 @@ def file_name(name: str) -> str:
 # %% ../../nbs/evaluation/reports.ipynb #78726e97
 def check_parts(reranker: str | None, *packages: str):
     "Raises now what would otherwise be an error later: a reranker that nobody knows, a package that is not installed."
-    if reranker: reranker_parts(reranker)
+    if reranker: RERANKERS.check(reranker)
     for package in packages: require(package, 'eval')

@@ -28,7 +28,7 @@ from .runs import KIND, Outcome, Run, System, run
 from .statistics import mcnemar
 from ..literature.library import Library, Progress, quiet
 from ..passages.rerank import Reranker
-from ..passages.rerankers import reranker as named_reranker
+from ..passages.rerank import reranker as named_reranker
 from ..passages.splitters import SentenceSplitter
 from ..pipeline import FIRST_STAGE, CancerQA, Way, build_index, clean_question, kept_library
 from ..retrieval.bm25 import TermRetriever

@@ -8,7 +8,7 @@ __all__ = ['CROSS_ENCODERS', 'Trained', 'trained', 'pair_logits', 'CrossEncoderR
 # %% ../../nbs/passages/cross_encoder.ipynb #3d98cd52
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -66,6 +66,9 @@ class CrossEncoderReranker:
         if self.max_tokens > self.net.longest: raise ModelError(f'{name} reads at most {self.net.longest} tokens, not {self.max_tokens}: lower max_tokens')
         self.budget, self.titles = budget or tokens_per_batch(self.net.device), known.titles if titles is None else titles
         self.multiple = 1 if self.net.device == 'cpu' else 8
+
+    @classmethod
+    def named(cls, model: str, encoder: Any = None) -> Self: return cls(model)
 
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One logit a passage. Raises `RerankError` where the network gives no finite number."

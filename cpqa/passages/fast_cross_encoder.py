@@ -8,7 +8,7 @@ __all__ = ['INPUTS', 'feed', 'prepare_cross_encoder', 'FastCrossEncoder', 'Embed
 # %% ../../nbs/passages/fast_cross_encoder.ipynb #c00fb04e
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -25,9 +25,10 @@ from ..retrieval.prepared import CARD, FILES, About, FastPrecision, ModelCard, M
 def _first_token_only(model: Any):
     "Lets the last layer of a BERT, RoBERTa or XLM-R work out its first token alone, which is all that their heads read."
     if model.config.model_type not in ('bert', 'roberta', 'xlm-roberta'): return
-    functional, Module = require('torch.nn.functional', 'models'), require('torch', 'models').nn.Module
+    functional: Any = require('torch.nn.functional', 'models')
+    nn: Any = require('torch', 'models').nn
 
-    class FirstToken(Module):
+    class FirstToken(nn.Module):
         def __init__(self, layer):
             super().__init__()
             self.layer = layer
@@ -45,7 +46,7 @@ def _first_token_only(model: Any):
 
 def _network(net: Pretrained, precision: FastPrecision) -> Any:
     "The network from token numbers to one score a pair, for the tracer; in the short forms with the fast GELU."
-    torch = require('torch', 'models')
+    torch: Any = require('torch', 'models')
     if precision != 'f32': fast_gelu(net.model)
     _first_token_only(net.model)
 
@@ -106,6 +107,9 @@ class FastCrossEncoder(PreparedNetwork):
         self.max_tokens, self.budget = self.at_most(max_tokens), budget
         encode_pairs(self.tokenizer, '', [], self.max_tokens)   # says so where there is no room
 
+    @classmethod
+    def named(cls, model: str, encoder: Any = None) -> Self: return cls(model)
+
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One logit a passage. Raises `RerankError` where the network fails or gives no finite number."
         pairs = encode_pairs(self.tokenizer, query, [pair_text(p, self.card.titles) for p in passages], self.max_tokens)
@@ -139,6 +143,9 @@ class EmbeddedCrossEncoder(FastCrossEncoder):
         folder = shipped('cross-encoder')
         if folder is None: raise ModelError('no cross-encoder came with this copy of cpqa: install it again, or rank by another reranker, such as bm25')
         super().__init__(folder, max_tokens, budget, threads)
+
+    @classmethod
+    def named(cls, model: str = '', encoder: Any = None) -> Self: return cls()
 
     def describe(self) -> dict[str, Any]:
         "All that decides the scores but for the machine: network, weights, precision, tokens read, titles."

@@ -9,7 +9,7 @@ __all__ = ['COLBERTS', 'max_sim', 'is_colbert', 'demand_safetensors', 'load_colb
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def max_sim(query: np.ndarray, passage: np.ndarray) -> float:
 def is_colbert(name: str | Path) -> bool:
     "Does this folder or model at Hugging Face say that it was trained for late interaction? Raises `OSError` where it cannot be had."
     load = require('sentence_transformers.util', 'models').load_file_path
-    said = {}
+    said: dict[str, Any] = {}
     for file in ('config.json', 'config_sentence_transformers.json'):
         if path := load(str(name), file): said |= json.loads(Path(path).read_text(encoding='utf-8'))
         elif file == 'config.json': raise OSError('no config.json is to be had')   # also what a missing network looks like
@@ -79,6 +79,9 @@ class ColBERTReranker:
         if max_tokens and not 8 <= max_tokens <= self.net.longest: raise ModelError(f'{name} reads 8 to {self.net.longest} tokens of a passage, not {max_tokens}')
         if max_tokens: self.model[0].document_length = max_tokens
         self.max_tokens = self.model[0].document_length or self.model.max_seq_length
+
+    @classmethod
+    def named(cls, model: str, encoder: Any = None) -> Self: return cls(model)
 
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One `max_sim` a passage. Raises `RerankError` where the network gives no finite number."

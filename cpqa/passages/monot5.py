@@ -8,7 +8,7 @@ __all__ = ['MONOT5', 'PROMPT', 'AskedModel', 'asked_model', 'encode_prompts', 'M
 # %% ../../nbs/passages/monot5.ipynb #cf609a70
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -69,6 +69,9 @@ class MonoT5Reranker:
         if self.net.tokenizer.unk_token_id in self.words or None in self.words:
             raise ModelError(f'{name} does not know {known.true} and {known.false} as words: it is no MonoT5')
         encode_prompts(self.net.tokenizer.backend_tokenizer, '', [], max_tokens, self.net.tokenizer.eos_token_id)   # says so where there is no room
+
+    @classmethod
+    def named(cls, model: str, encoder: Any = None) -> Self: return cls(model)
 
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One logarithm of odds a passage. Raises `RerankError` where the network gives no finite number."

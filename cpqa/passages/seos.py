@@ -9,14 +9,14 @@ __all__ = ['Count', 'mean_blocks', 'gap_scores', 'smoothed', 'depth_scores', 'va
 # %% ../../nbs/passages/seos.ipynb #1cbd75a2
 from collections.abc import Callable, Sequence
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from ..core.basics import CpqaError
 from ..core.records import Document, Passage, Record
 from .sentences import VERSION, sentences
-from .splitters import Segmenter
+from .splitters import Segmenter, read_sizes
 from ..retrieval.encoders import Encoder
 
 # %% ../../nbs/passages/seos.ipynb #68afcdfc
@@ -98,7 +98,8 @@ def split_long(first: int, last: int, lengths: Sequence[int], scores: np.ndarray
 # %% ../../nbs/passages/seos.ipynb #0c134258
 def with_overlap(cuts: Sequence[int], lengths: Sequence[int], most: int, overlap: int) -> list[tuple[int, int]]:
     "The segments as ranges [first, last) of items, each begun earlier by whole items of up to `overlap`, at most `most` in all."
-    ends, ranges = [0, *cuts, len(lengths)], []
+    ends = [0, *cuts, len(lengths)]
+    ranges: list[tuple[int, int]] = []
     for first, last in zip(ends, ends[1:]):
         back, room = first, min(overlap, most - sum(lengths[first:last]))
         while ranges and back - 1 > ranges[-1][0] and lengths[back - 1] <= room:
@@ -128,7 +129,7 @@ def count_words(text: str) -> int:
 def token_counter(encoder: Encoder) -> Count:
     "A function that counts the tokens of a text, by the tokenizer of the encoder's model. Raises `CpqaError` where it shows none."
     inner = getattr(encoder, 'encoder', encoder)      # of an encoder that remembers what another has encoded
-    found = getattr(inner, 'tokenizer', None) or getattr(getattr(inner, 'model', None), 'tokenizer', None)
+    found: Any = getattr(inner, 'tokenizer', None) or getattr(getattr(inner, 'model', None), 'tokenizer', None)
     found = getattr(found, 'backend_tokenizer', found)
     if not hasattr(found, 'to_str'):
         raise CpqaError(f'the encoder {encoder.describe().get("model")!r} shows no tokenizer to count tokens by: give count=, a function of a text, or sizes in words')
@@ -196,6 +197,18 @@ class _Choices:
 # %% ../../nbs/passages/seos.ipynb #efc50881
 class SEOS(_Choices, Segmenter):
     "Passages of whole sentences, cut where the meaning changes (He et al. III.D). Without sizes, those of `sizes_for(encoder)`."
+    @staticmethod
+    def sizes(text: str) -> list[int]: return read_sizes(text, mark='t')
+
+    @classmethod
+    def named(cls, sizes: str, encoder: Callable[[], Encoder]) -> Self:
+        "From sizes behind colons, 't' behind those in tokens: '128:32', '512t'; '' is what suits the encoder."
+        model, found, tokens = encoder(), cls.sizes(sizes), 't' in sizes.partition(':')[0]
+        if not found: return cls(model)
+        made = cls(model, found[0], found[1] if len(found) > 1 else None, count=token_counter(model) if tokens else None)
+        if tokens: made.unit = 'tokens'
+        return made
+
     def scores(self, texts: Sequence[str]) -> np.ndarray:
         "The smoothed gap scores between these sentences, shape (n - 1,)."
         encode = lambda texts: _checked(self.encoder.encode(texts, 'document'), texts, self.encoder)

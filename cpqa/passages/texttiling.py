@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..core.records import Document, Passage
 from ..literature.library import ENGLISH
 from .sentences import VERSION, Span, sentences
 from .seos import count_words, depth_scores, smoothed, split_long, with_overlap
-from .splitters import Segmenter
+from .splitters import Segmenter, read_sizes
 
 # %% ../../nbs/passages/texttiling.ipynb #2f3f97e4
 def _cosine(a: Counter, b: Counter) -> float:
@@ -73,6 +73,12 @@ class TextTiling(Segmenter):
         if min(w, k, apart) < 1 or min(smooth, overlap) < 0:
             raise ValueError(f'w, k and apart must be at least 1, smooth and overlap at least 0, got {w}, {k}, {apart}, {smooth} and {overlap}')
         self.words, self.overlap, self.w, self.k, self.smooth, self.share, self.apart, self.stem = words, overlap, w, k, smooth, share, apart, stem
+
+    @classmethod
+    def named(cls, sizes: str, encoder: Any = None) -> Self:
+        "From sizes behind colons, as '128:32'; '' is of any length."
+        found = read_sizes(sizes)
+        return cls(found[0] if found else None, found[1] if len(found) > 1 else 0)
 
     def scores(self, words: Sequence[str]) -> np.ndarray:
         "The smoothed scores of the gaps between sequences of `w` of these words, shape (sequences - 1,)."
