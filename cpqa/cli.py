@@ -25,7 +25,7 @@ from .answering.prompts import PROMPTS
 from .answering.safety import first_words
 from .core.basics import CpqaError
 from .core.llm import LLM
-from .core.llm_names import LLM_NAMES, language_model
+from .core.llm_names import PROVIDERS, language_model
 from .core.records import Answer, AnswerKind
 from .display import answer_text, plain, trace_text
 from .doctor import doctor_command, doctor_parser
@@ -334,7 +334,7 @@ def _dollars(text: str) -> float:
 
 def _llm_options(p: argparse.ArgumentParser):
     p = p.add_argument_group('with a language model')
-    p.add_argument('--llm', metavar='MODEL', default='none', help=f'what writes the answer: {LLM_NAMES} (default: none, sentences are quoted)')
+    p.add_argument('--llm', metavar='MODEL', default='none', help=f'what writes the answer: {PROVIDERS.choices()} (default: none, sentences are quoted)')
     p.add_argument('--prompt', choices=[n for n in PROMPTS if n != 'adaptive'], default='passages', help='what it is shown: passages (default), the text of five documents, as Stuhlmann et al. do, or nothing (cot)')
     p.add_argument('--strict', action='store_true', help='leave out claims that fail the check (default: mark them)')
     p.add_argument('--adaptive', action='store_true', help='ask the model alone first, and look up only where it is not certain')
