@@ -39,11 +39,11 @@ from .passages.two_stage import Selection, TwoStage, rerank_documents, title_pas
 from .retrieval.bm25 import TermRetriever
 from .retrieval.boolean import BooleanIndex
 from .retrieval.cached_encoder import CachedEncoder, KnownVectors
-from .retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, embedded_sha256
+from .retrieval.encoders import ENCODERS, MINILM, EmbeddedEncoder, Encoder, embedded_sha256, encoder_name
+from .retrieval.encoders import encoder as named_encoder
 from .retrieval.fusion import fuse
 from .retrieval.hsrdr import HSRDR, AsIs, Retrieval, Shelf, bounds, why_not
 from .retrieval.ladder import Rewriter
-from .retrieval.prepared import read_card
 from .retrieval.rewrite import rewriter
 from .retrieval.vectors import DenseRetriever, PassageVectors, VectorPart, Vectors
 
@@ -61,16 +61,15 @@ from .answering.safety import first_words, language_note, words_with_errors
 from .answering.support import ClaimSupport
 
 # %% ../nbs/pipeline.ipynb #7f3df85f
-AnyEncoder = Encoder | str | Path   # an encoder, the folder of a prepared one, or 'all-MiniLM-L6-v2'
+AnyEncoder = Encoder | str | Path   # an encoder, the folder of a prepared one, or a name of `ENCODERS`
 
 def check_encoder(encoder: AnyEncoder | None):
     "Raises `ModelError` for a name that is not the folder of a prepared encoder."
-    if isinstance(encoder, (str, Path)) and encoder != MINILM: read_card(encoder, 'bi-encoder', check=False)
+    if isinstance(encoder, (str, Path)): ENCODERS.check(encoder_name(encoder))
 
 def encoder_of(encoder: AnyEncoder | None, progress: Progress = quiet) -> Encoder:
     "The encoder that is meant, loaded now if it is named; None is the embedded one. Raises `ModelError`."
-    if encoder is None or encoder == MINILM: return EmbeddedEncoder(progress=progress, model=encoder)
-    return FastEncoder(encoder) if isinstance(encoder, (str, Path)) else encoder
+    return named_encoder(encoder, progress) if encoder is None or isinstance(encoder, (str, Path)) else encoder
 
 # %% ../nbs/pipeline.ipynb #68fa495c
 def build_index(
