@@ -14,10 +14,13 @@ from conftest import ROOT
 from helpers import environment
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.requirements import Requirement
 
 from cpqa.core.llm_server import LLMServer
-from cpqa.doctor import KEYS, SERVICES, Check, cache_check, check_lines, checks, doctor_parser, key_check, model_checks, older, requirements, service_check, service_checks
+from cpqa.doctor import Check, cache_check, check_lines, checks, doctor_parser, key_check, keys, model_checks, package_check, requirements, service_check, service_checks, services, unfit
 from cpqa.retrieval import prepared
+
+KEYS, SERVICES = keys(), services()
 
 RUN = 'import argparse, sys; from cpqa.doctor import *; p = argparse.ArgumentParser(); doctor_parser(p); doctor_command(p.parse_args(sys.argv[1:]))'
 
@@ -95,13 +98,24 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path):
     ('numpy', '', 'numpy', ''), ('urllib3>=2', '', 'urllib3', '2'), ('nbdev==2.4.14; extra == "dev"', 'dev', 'nbdev', ''),
     ('pandas<3,>=2.1.0 ; python_version > "3.10" and extra == \'eval\'', 'eval', 'pandas', '2.1.0'), ('ibm-x[a,b]>=1; extra == "all"', 'all', 'ibm-x', '1')])
 def test_lines_of_metadata_are_read(line, extra, package, least):
-    assert [(e, n.package, n.least) for e, needs in requirements([line]).items() for n in needs] == [(extra, package, least)]
+    found = requirements([line], ['dev', 'eval', 'all'])
+    assert [(e, n.name, [s.version for s in n.specifier if s.operator == '>=']) for e, needs in found.items() for n in needs] == [(extra, package, [least] if least else [])]
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=4), st.lists(st.integers(0, 99), min_size=1, max_size=4))
 def test_versions_are_compared_by_their_numbers(a, b):
     long = lambda n: n + [0] * (4 - len(n))
-    assert older('.'.join(map(str, a)), '.'.join(map(str, b))) == (long(a) < long(b))
+    assert (unfit(Requirement(f'x>={".".join(map(str, b))}'), '.'.join(map(str, a))) == 'too old') == (long(a) < long(b))
+
+
+def test_a_missing_extra_says_what_cannot_be_chosen_without_it():
+    said = package_check('llm', [Requirement('anthropic>=2')], lambda name: None).said
+    assert said == '0 of 1 packages; not installed: anthropic; for anthropic:MODEL, openai:MODEL[@URL]'
+
+
+def test_the_keys_and_services_are_those_of_the_rows():
+    assert {'ANTHROPIC_API_KEY', 'OPENAI_API_KEY', 'CPQA_LLM_KEY', 'NCBI_API_KEY', 'NCBI_EMAIL'} == set(KEYS)
+    assert {(s.name, s.moved_by) for s in SERVICES} == {('Anthropic', 'ANTHROPIC_BASE_URL'), ('OpenAI', 'OPENAI_BASE_URL'), ('NCBI', 'CPQA_ENTREZ_URL')}
 
 
 # ---- services
@@ -127,7 +141,7 @@ def ear():
 
 def test_no_key_is_sent_and_a_refusal_is_an_answer(ear, monkeypatch):
     for name in KEYS: monkeypatch.setenv(name, 'not-a-real-key')
-    found = service_checks({variable: ear.url for variable, _, _ in SERVICES.values()}, online=True)
+    found = service_checks({s.moved_by: ear.url for s in SERVICES}, online=True)
     assert [c.ok for c in found] == [True] * 3 and len(ear.heard) == 3 and 'not-a-real-key' not in str(ear.heard)
 
 
@@ -153,7 +167,7 @@ def test_an_address_of_no_use_is_told_without_its_password(url):
 
 
 def test_nothing_goes_online_unasked():
-    with LLMServer(lambda messages, schema: '') as server: found = checks(environ={v: server.url for v, _, _ in SERVICES.values()})
+    with LLMServer(lambda messages, schema: '') as server: found = checks(environ={s.moved_by: server.url for s in SERVICES})
     assert found[-1].name == 'services' and found[-1].ok is None and server.log == []
 
 
