@@ -32,7 +32,7 @@ PROVIDERS = Registry('language model', [
     Row('local', 'a folder, a GGUF file or a name at Hugging Face', f'{_HERE}:_on_this_machine', 'models',
         argument='a folder, a GGUF file or a name at Hugging Face', shown='local:PATH'),
     Row('none', 'sentences are quoted', ''),
-])
+], refusal='is no language model')
 
 # %% ../../nbs/core/llm_names.ipynb #7630de6d
 def _at_server(text: str) -> tuple[str, str]:

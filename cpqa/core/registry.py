@@ -84,9 +84,10 @@ def _rows_of(point: EntryPoint) -> tuple[Row, ...]:
 
 # %% ../../nbs/core/registry.ipynb #ca1d9fe9
 class Registry:
-    "The rows of one `kind`, such as 'reranker'; `wrong` is the error for a name that is none of them. Open to entry points of the group 'cpqa.rerankers'."
-    def __init__(self, kind: str, rows: Iterable[Row], wrong: type[CpqaError] = CpqaError):
+    "The rows of one `kind`, such as 'reranker', and those of entry points of the group 'cpqa.rerankers'; `wrong` is the error for other names."
+    def __init__(self, kind: str, rows: Iterable[Row], wrong: type[CpqaError] = CpqaError, refusal: str = ''):
         self.kind, self.own, self.wrong, self.group = kind, tuple(rows), wrong, f'cpqa.{kind.replace(" ", "_")}s'
+        self.refusal = refusal or f'is not {"an" if kind[0] in "aeiou" else "a"} {kind}'
         _refuse_twice(kind, self.own)
 
     @cached_property
@@ -103,19 +104,20 @@ class Registry:
         "The row, and what stands behind the colon: 'colbert:x' is (row, 'x'). Raises `wrong` with the choices."
         head, colon, argument = name.partition(':')
         row = next((row for rows in (lambda: self.own, lambda: self.rows) for row in rows() if row.name == head), None)
-        if row is None: raise self.wrong(_unknown(self.kind, name, self.rows))
-        if why := _misfit(row, colon, argument): raise self.wrong(f'{short(name, 60)!r} {why}')
+        why = _unknown(name, self.rows) if row is None else _misfit(row, colon, argument)
+        if row is None or why: raise self.wrong(f'{short(name, 60)!r} {self.refusal}: {why}')
         return row, argument.strip()
 
     def check(self, name: str) -> Row:
         "The row of a name that is right as far as that can be known without loading much. Raises `wrong`, or an error of the row's own."
         row, argument = self.split(name)
-        try: argument and row.check and loaded(row.check)(argument)
-        except ValueError as e: raise self.wrong(f'{short(name, 60)!r} is not {_with_article(self.kind)}: {e}') from e
+        try:
+            if argument and row.check: loaded(row.check)(argument)
+        except ValueError as e: raise self.wrong(f'{short(name, 60)!r} {self.refusal}: {e}') from e
         return row
 
     def make(self, name: str, *args: Any, **kw: Any) -> Any:
-        "What the name stands for: what its row loads, called with what stands behind the colon, then `args` and `kw`; None where it loads nothing."
+        "What the row of the name loads, called with what stands behind the colon, then `args` and `kw`; None where it loads nothing."
         row, argument = self.check(name), self.split(name)[1]
         return loaded(row.load, row.extra)(argument, *args, **kw) if row.load else None
 
@@ -124,7 +126,7 @@ class Registry:
         return _listed(self.rows)
 
     def choices(self) -> str:
-        "All on one line, for help texts: 'colbert:MODEL (late interaction), bm25 (...)'. Ours alone where another package is broken, since help must not fail."
+        "All on one line, for help texts: 'bm25 (counts words), ...'. Ours alone where another package is broken, since help must not fail."
         try: rows = self.rows
         except CpqaError: rows = self.own
         return ', '.join(f'{row.form} ({row.what})' for row in rows)
@@ -140,18 +142,16 @@ def _refuse_twice(kind: str, rows: Iterable[Row]):
 def _misfit(row: Row, colon: str, argument: str) -> str:
     "What is wrong with an argument that is there and should not be, or the other way round; '' where nothing is."
     wanted = row.form.partition(':')[2]
-    if colon and not row.argument: return f'has nothing to say behind a colon: write {row.name} alone'
+    if colon and not row.argument: return f'nothing stands behind a colon here, write {row.name} alone'
     if argument.strip() or not row.argument or row.optional and not colon: return ''
-    if row.optional: return f'says nothing behind its colon: write {row.name} alone, or {row.form}'
-    return f'needs a {wanted.strip("[]").partition("[")[0].lower()} behind a colon, as in {row.form}, where {wanted} is {row.argument}'
+    if row.optional: return f'nothing stands behind its colon, write {row.name} alone, or {row.form}'
+    return f'it needs a {wanted.strip("[]").partition("[")[0].lower()} behind a colon, as in {row.form}, where {wanted} is {row.argument}'
 
-def _with_article(kind: str) -> str: return f'{"an" if kind[0] in "aeiou" else "a"} {kind}'
-
-def _unknown(kind: str, name: str, rows: Iterable[Row]) -> str:
+def _unknown(name: str, rows: Iterable[Row]) -> str:
     "What is said of a `name` that no row has: the choices, and the nearest of them."
     forms = {row.name: row.form for row in rows}
     meant = nearest(name.partition(':')[0].strip(), forms)
-    return f'{short(name, 60)!r} is not {_with_article(kind)}: choose {", ".join(forms.values())}' + (f'; did you mean {forms[meant]}?' if meant else '')
+    return f'choose {", ".join(forms.values())}' + (f'; did you mean {forms[meant]}?' if meant else '')
 
 def _listed(rows: Iterable[Row]) -> list[str]:
     "A line a row, in columns: 'colbert:MODEL  late interaction (ColBERT)  [extra models]'."

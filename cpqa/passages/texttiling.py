@@ -76,9 +76,8 @@ class TextTiling(Segmenter):
 
     @classmethod
     def named(cls, sizes: str, encoder: Any = None) -> Self:
-        "From sizes behind colons, as '128:32'; '' is of any length."
-        found = read_sizes(sizes)
-        return cls(found[0] if found else None, found[1] if len(found) > 1 else 0)
+        words, overlap = [*read_sizes(sizes), None, None][:2]
+        return cls(words, overlap or 0)
 
     def scores(self, words: Sequence[str]) -> np.ndarray:
         "The smoothed scores of the gaps between sequences of `w` of these words, shape (sequences - 1,)."
