@@ -14,7 +14,7 @@ from cpqa.literature.library import LibraryError
 from cpqa.passages.calibrate import calibrator
 from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
 from cpqa.passages.rerank import NoReranker
-from cpqa.passages.splitters import SEGMENTERS
+from cpqa.passages.splitters import SEGMENTERS, segmenter
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.passages.two_stage import Reranked, TwoStage, title_passages
 from cpqa.pipeline import CancerQA, build_index
@@ -94,8 +94,12 @@ def test_a_library_cut_in_any_way_is_asked_and_searched(name, libraries, encoder
     for reranker in ('bm25', 'cosine', 'default'): assert CancerQA(library, encoder).search(QUESTION, 3, 'bm25', reranker)[0].id == 't3'
 
 
-def test_every_kind_of_segmenter_is_above():
-    assert set(SEGMENTERS.names) == {'sentences', 'fixed', 'tokens', 'window', 'texttiling', 'seos'}
+def test_every_kind_of_segmenter_keeps_the_offsets_and_says_its_name():
+    assert {'sentences', 'fixed', 'tokens', 'window', 'texttiling', 'seos'} <= set(SEGMENTERS.names)
+    for row in SEGMENTERS.own:   # also one whose row was added later
+        made = segmenter(row.name)
+        assert made.describe()['segmenter'] == row.name
+        for document in TOY: assert all(document.text[p.start:p.end] == p.text for p in made.split(document)) and (document.text == '' or made.split(document))
 
 
 def test_single_sentences_are_read_with_their_neighbours(libraries, encoder):

@@ -71,7 +71,7 @@ BOUNDS = {   # name -> most in a passage, most shared, unit; None: unbounded
     'seos': (128, 32, words), 'seos:64:16': (64, 16, words), 'seos:30:0': (30, 0, words),
 }
 every = pytest.mark.parametrize('name', BOUNDS)
-assert {name.partition(':')[0] for name in BOUNDS} == set(SEGMENTERS.names)
+assert {name.partition(':')[0] for name in BOUNDS} <= set(SEGMENTERS.names)
 
 
 def named(name: str): return segmenter(name, Hashing)
