@@ -673,16 +673,16 @@ def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
     assert 'interrupted' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
 
 
-@pytest.mark.parametrize('moment', ['EmbeddedEncoder', 'QuotingReader'])
+@pytest.mark.parametrize('moment', ['retrieval.encoders.EmbeddedEncoder', 'pipeline.QuotingReader'])
 def test_ctrl_c_at_each_stage_of_an_answer(moment, demo):
     code = f'''
 import os, signal, sys
 import cpqa.cli, cpqa.pipeline
-class Late(cpqa.pipeline.{moment}):
+class Late(cpqa.{moment}):
     def __init__(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
         super().__init__(*args, **kwargs)
-cpqa.pipeline.{moment} = Late
+cpqa.{moment} = Late
 sys.exit(cpqa.cli.main(['ask', {QUESTION!r}]))
 '''
     complaint(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment()), 130)

@@ -142,7 +142,7 @@ def _refuse_twice(kind: str, rows: Iterable[Row]):
 def _misfit(row: Row, colon: str, argument: str) -> str:
     "What is wrong with an argument that is there and should not be, or the other way round; '' where nothing is."
     wanted = row.form.partition(':')[2]
-    if colon and not row.argument: return f'nothing stands behind a colon here, write {row.name} alone'
+    if colon and not row.argument: return f'{row.name!r} has no model: write {row.name} alone'
     if argument.strip() or not row.argument or row.optional and not colon: return ''
     if row.optional: return f'nothing stands behind its colon, write {row.name} alone, or {row.form}'
     return f'it needs a {wanted.strip("[]").partition("[")[0].lower()} behind a colon, as in {row.form}, where {wanted} is {row.argument}'

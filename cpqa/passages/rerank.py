@@ -100,10 +100,10 @@ class CosineReranker:
 _MODEL, _HERE = 'a folder or a name at Hugging Face', 'cpqa.passages.rerank'
 
 RERANKERS = Registry('reranker', [
-    Row('default', 'the cross-encoder that comes with cpqa', 'cpqa.passages.fast_cross_encoder:EmbeddedCrossEncoder.named', 'offline'),
+    Row('none', 'keeps the order', f'{_HERE}:NoReranker.named'),
     Row('bm25', 'counts words', f'{_HERE}:BM25Reranker.named'),
     Row('cosine', 'compares vectors', f'{_HERE}:CosineReranker.named', uses=('vectors',)),
-    Row('none', 'keeps the order', f'{_HERE}:NoReranker.named'),
+    Row('default', 'the cross-encoder that comes with cpqa', 'cpqa.passages.fast_cross_encoder:EmbeddedCrossEncoder.named', 'offline'),
     Row('cross-encoder', 'a network that reads question and passage together', 'cpqa.passages.cross_encoder:CrossEncoderReranker.named', 'models',
         argument=f'medcpt, bge-v2-m3, bge-base, minilm, {_MODEL}'),
     Row('fast', 'such a network, made fast for the CPU', 'cpqa.passages.fast_cross_encoder:FastCrossEncoder.named', 'offline',

@@ -267,7 +267,7 @@ ENCODERS = Registry('encoder', [
 def encoder_name(given: str | Path | None) -> str:
     "The name in `ENCODERS` of what is `given`: None is the first of them, and what is no name there is a folder."
     if given is None: return ENCODERS.own[0].name
-    return given if isinstance(given, str) and given.partition(':')[0] in ENCODERS.names else f'prepared:{given}'
+    return given if isinstance(given, str) and given.partition(':')[0] in ENCODERS.names else f'prepared:{Path(given)}'
 
 def encoder(given: str | Path | None = None, progress: Progress = quiet) -> Encoder:
     "The encoder of a name or of a folder, loaded now. Raises `ModelError`."
