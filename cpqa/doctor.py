@@ -55,9 +55,11 @@ def check_lines(checks: Iterable[Check]) -> list[str]:
     return out
 
 # %% ../nbs/doctor.ipynb #fe6085a0
-REGISTRIES = ('cpqa.core.llm_names:PROVIDERS', 'cpqa.passages.rerank:RERANKERS', 'cpqa.passages.splitters:SEGMENTERS', 'cpqa.retrieval.encoders:ENCODERS')
+REGISTRIES = ('cpqa.core.llm_names:PROVIDERS', 'cpqa.passages.rerank:RERANKERS', 'cpqa.passages.splitters:SEGMENTERS',
+              'cpqa.retrieval.encoders:ENCODERS')
 
-_NCBI = Row('pubmed', 'PubMed, live', '', env=('NCBI_API_KEY', 'NCBI_EMAIL'), service=Service('NCBI', NCBI, 'einfo.fcgi', 'CPQA_ENTREZ_URL'),
+_NCBI = Row('pubmed', 'PubMed, live', '', env=('NCBI_API_KEY', 'NCBI_EMAIL'),
+            service=Service('NCBI', NCBI, 'einfo.fcgi', 'CPQA_ENTREZ_URL'),
             notes=('for more requests a second at NCBI', 'so that NCBI can write before it blocks'))
 
 def _own(place: str) -> tuple[Row, ...]:
@@ -122,17 +124,23 @@ def package_check(
     said = [f'{len(there)} of {len(found)} packages', *(f'{how}: {", ".join(which)}' for how, which in wrong.items()),
             *([f'not installed: {", ".join(missing)}'] if missing else []), *([f'for {", ".join(wanted)}'] if wanted else [])]
     ok = False if wrong or (missing and not extra) else None if missing else True
-    return Check(f'extra {extra}' if extra else 'packages', ok, '; '.join(said), '' if ok else f'pip install -U "cpqa{f"[{extra}]" if extra else ""}"')
+    what = f'cpqa[{extra}]' if extra else 'cpqa'
+    return Check(f'extra {extra}' if extra else 'packages', ok, '; '.join(said), '' if ok else f'pip install -U "{what}"')
 
 def install_checks() -> list[Check]:
     "Python, cpqa, and the packages of each extra but `all`."
     version = f'{platform.python_version()} on {platform.system()} {platform.machine()}'
-    python = Check('Python', sys.version_info >= (3, 11), version, '' if sys.version_info >= (3, 11) else 'cpqa needs Python 3.11 or later')
-    try: lines, extras, known = metadata.requires('cpqa') or [], metadata.metadata('cpqa').get_all('Provides-Extra') or [], metadata.version('cpqa')
+    new = sys.version_info >= (3, 11)
+    python = Check('Python', new, version, '' if new else 'cpqa needs Python 3.11 or later')
+    try:
+        lines, known = metadata.requires('cpqa') or [], metadata.version('cpqa')
+        extras = metadata.metadata('cpqa').get_all('Provides-Extra') or []
     except metadata.PackageNotFoundError:
-        return [python, Check('cpqa', False, f'{__version__}, run from its files without being installed', 'pip install -e .  in the folder of the clone')]
+        files = f'{__version__}, run from its files without being installed'
+        return [python, Check('cpqa', False, files, 'pip install -e .  in the folder of the clone')]
     same = known == __version__
-    own = Check('cpqa', same, __version__ if same else f'{__version__} runs, but {known} is installed', '' if same else 'install it again, or look for a second copy')
+    said = __version__ if same else f'{__version__} runs, but {known} is installed'
+    own = Check('cpqa', same, said, '' if same else 'install it again, or look for a second copy')
     return [python, own, *(package_check(extra, needs) for extra, needs in requirements(lines, extras).items() if extra != 'all')]
 
 # %% ../nbs/doctor.ipynb #26ae128d
@@ -203,7 +211,8 @@ def plug_in_checks() -> list[Check]:
     for place in REGISTRIES:
         if (registry := _found(place)) is None: continue
         try: added = registry.rows[len(registry.own):]
-        except CpqaError as e: out.append(Check(f'more {registry.kind}s', False, short(str(e), 200), 'pip install -U that package, or pip uninstall it'))
+        except CpqaError as e:
+            out.append(Check(f'more {registry.kind}s', False, short(str(e), 200), 'pip install -U that package, or pip uninstall it'))
         else: out += [Check(f'more {registry.kind}s', True, ', '.join(row.form for row in added))] if added else []
     return out
 
@@ -211,7 +220,7 @@ def plug_in_checks() -> list[Check]:
 def checks(
     online: bool = False,                       # ask the services too
     timeout: float = 5.0,                       # seconds for each
-    environ: Mapping[str, str] | None = None,   # None: that of this process, which is no default: a page of the docs would print it, keys and all
+    environ: Mapping[str, str] | None = None,   # None: that of this process, no default value: the docs would print it, keys and all
 ) -> list[Check]:
     "Everything that `cpqa doctor` looks at, in its order."
     environ = os.environ if environ is None else environ

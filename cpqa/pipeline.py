@@ -357,7 +357,7 @@ def _has_probability(self: CancerQA, name: str) -> bool:
     try: return calibrator(self.second(name).describe()) is not None
     except CpqaError: return False
 
-_INSIDE = [row.name for row in SEGMENTERS.own if 'sentences' in row.uses]   # their passages are read with the sentences around or at their ends
+_INSIDE = [row.name for row in SEGMENTERS.own if 'sentences' in row.uses]   # read with the sentences around or at their ends
 
 def _cut(self: CancerQA, vectors: PassageVectors) -> dict[str, Any]:
     "How the passages of these vectors were cut, as their segmenter says."

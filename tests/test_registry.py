@@ -30,7 +30,8 @@ ROW = 'from cpqa.core.registry import Row\n'
 
 
 def test_another_package_adds_a_row(site):
-    package(site, 'their-oracle', 'their_oracle:ROW', ROW + 'ROW = Row("oracle", "knows it all", "their_oracle:made", argument="its seat", optional=True)\n'
+    package(site, 'their-oracle', 'their_oracle:ROW', ROW +
+            'ROW = Row("oracle", "knows it all", "their_oracle:made", argument="its seat", optional=True)\n'
             'def made(argument, *more): return ("oracle", argument, *more)')
     registry = Registry('reranker', OWN)
     assert registry.split('bm25')[0] == OWN[0] and 'their_oracle' not in sys.modules   # nobody has asked for it
@@ -48,7 +49,8 @@ def test_a_name_that_is_taken_is_refused_and_ours_still_works(site):
     with pytest.raises(CpqaError, match="two of the kind reranker with the name 'colbert'"): registry.lines()
 
 
-@pytest.mark.parametrize('code, said', [('raise RuntimeError("half installed")', 'half installed'), ('ROW = "bm25"', 'is not a Row'), ('', 'has no attribute')])
+@pytest.mark.parametrize('code, said', [('raise RuntimeError("half installed")', 'half installed'), ('ROW = "bm25"', 'is not a Row'),
+                                        ('', 'has no attribute')])
 def test_a_broken_package_is_named(site, code, said):
     package(site, 'torn', 'torn:ROW', code)
     with pytest.raises(CpqaError, match=f"the installed package 'torn' cannot be used with cpqa.*{said}"): Registry('reranker', OWN).names
@@ -56,8 +58,9 @@ def test_a_broken_package_is_named(site, code, said):
 
 def test_a_row_that_lacks_its_packages_names_the_extra(site):
     (site/'heavy.py').write_text('import a_large_package')
-    with pytest.raises(MissingExtra, match=r'cpqa\[models\]'): Registry('reranker', [Row('heavy', 'x', 'heavy:x', extra='models')]).make('heavy')
-    with pytest.raises(CpqaError, match="No module named 'not_there'"): Registry('reranker', [Row('gone', 'x', 'not_there:x', extra='models')]).make('gone')
+    rows = [Row('heavy', 'x', 'heavy:x', extra='models'), Row('gone', 'x', 'not_there:x', extra='models')]
+    with pytest.raises(MissingExtra, match=r'cpqa\[models\]'): Registry('reranker', rows).make('heavy')
+    with pytest.raises(CpqaError, match="No module named 'not_there'"): Registry('reranker', rows).make('gone')
 
 
 def test_no_plug_in_is_looked_for_at_import():

@@ -88,7 +88,7 @@ def _on_this_machine(model: str, timeout: float | None = None, window: int | Non
 # %% ../../nbs/core/llm_names.ipynb #f871052f
 def language_model(
     name: str,                            # see PROVIDERS
-    timeout: float | None = None,         # in seconds: of a service without a byte (None: 60), of a whole local answer (None: as long as it takes)
+    timeout: float | None = None,         # seconds: of a service without a byte (None: 60), of a whole local answer (None: all it takes)
     max_cost: float | None = None,        # US dollars; see Limited
     record: str | Path | None = None,     # a file that gets what was asked and said
     replay: str | Path | None = None,     # a file that `record` wrote, which answers in the place of the model
@@ -102,9 +102,11 @@ def language_model(
     row, model = read_name(name)
     if record and replay: raise CpqaError('record writes a recording and replay reads one: give one of them')
     if not row.load:
-        if record or replay: raise CpqaError('without a language model there is nothing to record or to replay: name the model, or leave the file out')
+        if record or replay:
+            raise CpqaError('without a language model there is nothing to record or to replay: name the model, or leave the file out')
         return None
-    if window is not None and window < 1: raise CpqaError(f'a window holds at least one token, got {window}: leave it out for the usual one')
+    if window is not None and window < 1:
+        raise CpqaError(f'a window holds at least one token, got {window}: leave it out for the usual one')
     if replay: return Replayed(replay, window or (window_of(model) if row.service else WINDOW))
     llm = PROVIDERS.make(f'{row.name}:{model}' if model else row.name, timeout=timeout, window=window, device=device)
     limited = Limited(llm, max_cost, max_calls, concurrent)

@@ -77,14 +77,16 @@ def _rows_of(point: EntryPoint) -> tuple[Row, ...]:
     "The rows that an entry point of an installed package names. Raises `CpqaError`, which names the package, where it cannot be used."
     whose = f'the installed package {point.dist.name if point.dist else point.value!r}'
     try: found = point.load()
-    except Exception as e: raise CpqaError(f'{whose} cannot be used with cpqa, {point.value} cannot be loaded ({type(e).__name__}: {e}): update or remove it') from e
+    except Exception as e:
+        why = f'{point.value} cannot be loaded ({type(e).__name__}: {e})'
+        raise CpqaError(f'{whose} cannot be used with cpqa, {why}: update or remove it') from e
     rows = (found,) if isinstance(found, Row) else tuple(found) if isinstance(found, Iterable) else ()
     if rows and all(isinstance(row, Row) for row in rows): return rows
     raise CpqaError(f'{whose} cannot be used with cpqa, {point.value} is not a Row, nor several: update or remove it')
 
 # %% ../../nbs/core/registry.ipynb #ca1d9fe9
 class Registry:
-    "The rows of one `kind`, such as 'reranker', and those of entry points of the group 'cpqa.rerankers'; `wrong` is the error for other names."
+    "The rows of a `kind`, such as 'reranker', and of entry points of the group 'cpqa.rerankers'; `wrong` is the error for other names."
     def __init__(self, kind: str, rows: Iterable[Row], wrong: type[CpqaError] = CpqaError, refusal: str = ''):
         self.kind, self.own, self.wrong, self.group = kind, tuple(rows), wrong, f'cpqa.{kind.replace(" ", "_")}s'
         self.refusal = refusal or f'is not {"an" if kind[0] in "aeiou" else "a"} {kind}'
@@ -136,7 +138,8 @@ def _refuse_twice(kind: str, rows: Iterable[Row]):
     "Raises `CpqaError` where two rows have one name."
     seen: set[str] = set()
     for row in rows:
-        if row.name in seen: raise CpqaError(f'there are two of the kind {kind} with the name {row.name!r}: remove the package that brings the second one')
+        if row.name in seen:
+            raise CpqaError(f'there are two of the kind {kind} with the name {row.name!r}: remove the package that brings the second one')
         seen.add(row.name)
 
 def _misfit(row: Row, colon: str, argument: str) -> str:

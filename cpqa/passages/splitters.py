@@ -55,7 +55,8 @@ def read_sizes(
     "The numbers in a text such as '128:32'. Raises `ValueError` for others, and for an overlap that is not less than the size."
     parts = text.split(':') if text else []
     if len(parts) > most or not all(re.fullmatch(f'[0-9]{{1,6}}(?:{mark})?', p) for p in parts):
-        raise ValueError(f'expected {"one number" if most == 1 else "a size and an overlap, or one of them,"} of at most six digits, got {text!r}')
+        wanted = 'one number' if most == 1 else 'a size and an overlap, or one of them,'
+        raise ValueError(f'expected {wanted} of at most six digits, got {text!r}')
     sizes = [int(p.rstrip(mark or ' ')) for p in parts]
     size, overlap = [*sizes, *(1, 0)[len(sizes):]] if most > 1 else (1, 0)
     if overlap >= size: raise ValueError(f'overlap must be at least 0 and less than its size ({size}), got {overlap}')
@@ -223,10 +224,13 @@ def _row(name: str, what: str, place: str, shown: str, check: str = f'{_HERE}:re
 SEGMENTERS = Registry('segmenter', [
     _row('sentences', 'whole sentences', f'{_HERE}:SentenceSplitter', '[:WORDS[:OVERLAP]]'),
     _row('fixed', 'so many words each', f'{_HERE}:FixedSplitter', '[:WORDS[:OVERLAP]]', uses=('sentences',)),
-    _row('tokens', 'so many tokens of the model each', f'{_HERE}:TokenSplitter', '[:TOKENS[:OVERLAP]]', extra='offline', uses=('sentences',)),
-    _row('window', 'single sentences, read with their neighbours', f'{_HERE}:SentenceWindow', '[:SENTENCES]', f'{_HERE}:SentenceWindow.sizes', uses=('sentences',)),
+    _row('tokens', 'so many tokens of the model each', f'{_HERE}:TokenSplitter', '[:TOKENS[:OVERLAP]]', extra='offline',
+         uses=('sentences',)),
+    _row('window', 'single sentences, read with their neighbours', f'{_HERE}:SentenceWindow', '[:SENTENCES]',
+         f'{_HERE}:SentenceWindow.sizes', uses=('sentences',)),
     _row('texttiling', 'cut where the vocabulary changes (TextTiling)', 'cpqa.passages.texttiling:TextTiling', '[:WORDS[:OVERLAP]]'),
-    _row('seos', 'cut where the meaning changes (SEOS)', 'cpqa.passages.seos:SEOS', '[:WORDS[:OVERLAP]]', 'cpqa.passages.seos:SEOS.sizes', extra='offline'),
+    _row('seos', 'cut where the meaning changes (SEOS)', 'cpqa.passages.seos:SEOS', '[:WORDS[:OVERLAP]]',
+         'cpqa.passages.seos:SEOS.sizes', extra='offline'),
 ])
 
 # %% ../../nbs/passages/splitters.ipynb #0f95cd30

@@ -259,7 +259,8 @@ _HERE = 'cpqa.retrieval.encoders'
 ENCODERS = Registry('encoder', [
     Row('default', 'the sentence model that comes with cpqa', f'{_HERE}:_shipped', 'offline'),
     Row(MINILM, 'the model that it was made from', f'{_HERE}:_minilm', 'models'),
-    Row('prepared', 'what prepare_encoder wrote; its folder may stand alone', f'{_HERE}:_of_folder', 'offline', argument='the folder that prepare_encoder wrote',
+    Row('prepared', 'what prepare_encoder wrote; its folder may stand alone', f'{_HERE}:_of_folder', 'offline',
+        argument='the folder that prepare_encoder wrote',
         shown='prepared:DIR', check=f'{_HERE}:_check_folder'),
 ], ModelError)
 
