@@ -64,7 +64,7 @@ def test_a_row_that_lacks_its_packages_names_the_extra(site):
 
 
 def test_no_plug_in_is_looked_for_at_import():
-    code = 'import importlib.metadata as m; m.entry_points = None; import cpqa, cpqa.core.registry as r; r.entry_points = None; import cpqa.pipeline'
+    code = 'import importlib.metadata as m; m.entry_points = None; import cpqa.core.registry, cpqa.pipeline, cpqa.cli'
     assert subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stderr == ''
 
 
