@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from subprocess import PIPE, Popen
+from types import SimpleNamespace
 from urllib.parse import parse_qs, quote
 
 import pytest
@@ -20,11 +21,12 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from cpqa.core.records import Document
+from cpqa.core.retries import Patience
 from cpqa.literature import entrez as module
 from cpqa.literature import entrez_replies as replies
 from cpqa.literature.entrez import Entrez, EntrezError
 from cpqa.literature.entrez_client import clean_ids, entrez_date
-from cpqa.literature.polite_http import Cache, Patience, Rate, Trouble, Web, WebError, xml_root
+from cpqa.literature.polite_http import Cache, Rate, Trouble, Web, WebError, xml_root
 from cpqa.literature.pubmed_writer import pubmed_xml
 
 KEY, EMAIL = 'k3y0123456789abcdef0123456789abcdef99', 'someone@example.org'
@@ -170,7 +172,8 @@ def test_retry_after_is_obeyed_and_capped(shared):
     client(shared).search('toys')
     first, second = shared.times[before:]
     assert second - first >= 0.39
-    assert Patience(longest=2).wait(1, asked=99999) == 2
+    state = SimpleNamespace(attempt_number=1, outcome=SimpleNamespace(exception=lambda: Trouble('busy', wait=99999)))
+    assert Patience(longest=2).wait(state) == 2
 
 
 def test_nobody_answers():

@@ -18,9 +18,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ..core.basics import CpqaError, cache_dir
+from ..core.retries import Patience
 from ..core.secrets import without_keys
 from .entrez_replies import is_theirs
-from .polite_http import Cache, Patience, Rate, Recording, Trouble, Web, WebError, is_local
+from .polite_http import Cache, Rate, Recording, Trouble, Web, WebError, is_local
 
 # %% ../../nbs/literature/entrez_client.ipynb #cd4a7849
 NCBI = 'https://eutils.ncbi.nlm.nih.gov/entrez/eutils/'
