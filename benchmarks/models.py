@@ -29,8 +29,8 @@ from pathlib import Path
 import numpy as np
 from common import DATA, PACKAGES, RESULTS, quantiles, save
 
-from cpqa.core.basics import cache_dir
 from cpqa.core.records import Hit, Passage
+from cpqa.core.storage import cache_dir
 from cpqa.evaluation.collections import read_collection, read_marked
 from cpqa.evaluation.metrics import covers, retrieval_values
 from cpqa.evaluation.passages import part_of

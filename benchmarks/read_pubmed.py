@@ -38,8 +38,8 @@ from common import DATA, interval, peak_mb, save
 from lxml import etree
 from lxml.builder import E
 
-from cpqa.core.basics import cache_dir
 from cpqa.core.records import Document, MeshHeading, MeshTerm
+from cpqa.core.storage import cache_dir
 from cpqa.literature.pubmed_writer import _DOCTYPE, pubmed_xml
 
 BASELINE = 38_000_000    # citations in a whole baseline, as the issue states it

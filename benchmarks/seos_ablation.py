@@ -24,11 +24,11 @@ import numpy as np
 from common import DATA, PACKAGES, save
 
 from cpqa.core.records import Hit, Passage
+from cpqa.core.words import ENGLISH
 from cpqa.evaluation.collections import read_marked
 from cpqa.evaluation.metrics import covers, passage_values, words_needed
 from cpqa.evaluation.passages import part_of
 from cpqa.evaluation.statistics import bootstrap
-from cpqa.literature.library import ENGLISH
 from cpqa.passages.seos import SEOS
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.retrieval.encoders import EmbeddedEncoder

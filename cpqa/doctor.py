@@ -23,9 +23,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from . import __version__
-from .core.basics import CpqaError, cache_dir
+from .core.basics import CpqaError
 from .core.records import Record
 from .core.secrets import short
+from .core.storage import cache_dir
 from .display import plain
 from .literature.entrez_client import NCBI
 from .literature.polite_http import Exchange, Trouble, at_most

@@ -23,19 +23,18 @@ import numpy as np
 from msgspec.structs import replace
 
 import cpqa.display
-from .core.basics import CpqaError, cache_dir, sha256
+from .core.basics import CpqaError
 from .core.llm import LLM
 from .core.llm_names import language_model
 from .core.records import Answer, AnswerKind, Document, Evidence, Fetched, Hit, Record
 from .core.secrets import short
+from .core.storage import cache_dir, sha256
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
 from .passages.calibrate import calibrator
 from .passages.rerank import CosineReranker, NoReranker, Reranker
-from .passages.rerankers import reranker as named_reranker
-from .passages.rerankers import reranker_parts
-from .passages.segment import segmenter as named_segmenter
-from .passages.segment import segmenter_parts
+from .passages.rerankers import reranker as named_reranker, reranker_parts
+from .passages.segment import segmenter as named_segmenter, segmenter_parts
 from .passages.splitters import Segmenter, SentenceSplitter, SentenceWindow
 from .passages.two_stage import Selection, TwoStage, rerank_documents, title_passages
 from .retrieval.bm25 import TermRetriever

@@ -21,7 +21,7 @@ from cpqa.passages.splitters import token_offsets
 from cpqa.passages.tiny_models import tiny_bert, tiny_roberta
 from cpqa.retrieval import prepared
 from cpqa.retrieval.encoders import MINILM, MINILM_SHA256, EmbeddedEncoder, FastEncoder, SentenceTransformerEncoder, embedded_sha256, minilm_folder, prepare_encoder
-from cpqa.retrieval.prepared import CARD, FILES, PAGE, About, DataUsed, Figure, ModelCard, ModelError, beside, model_page, read_card, write_card
+from cpqa.retrieval.prepared import CARD, FILES, PAGE, About, DataUsed, Figure, ModelCard, ModelError, model_page, preparing, read_card, write_card
 
 pytest.importorskip('openvino')
 TEXTS = [d.text for d in TOY] + [d.title for d in TOY] + ['', '18F-FDG PET', 'word ' * 600, '大腸がん', 'a\x00b']
@@ -190,7 +190,7 @@ def test_a_file_that_openvino_cannot_read(folders, tmp_path):
 
 
 def make(out: Path, text: str, keep: bool, wait=lambda: None):
-    with beside(out, 'bi-encoder', keep) as folder:
+    with preparing(out, 'bi-encoder', keep) as folder:
         (folder/CARD).write_text(text)
         wait()
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ..core.basics import CpqaError, cache_dir
+from ..core.basics import CpqaError
 from ..core.retries import Patience
 from ..core.secrets import without_keys
+from ..core.storage import cache_dir
 from .entrez_replies import is_theirs
 from .polite_http import Cache, Rate, Recording, Trouble, Web, WebError, is_local
 

@@ -33,6 +33,7 @@ from urllib3.exceptions import (DecodeError, HTTPError, IncompleteRead, Location
 from ..core.basics import CpqaError
 from ..core.retries import Patience, retry_after
 from ..core.secrets import short
+from ..core.storage import Tape
 
 # %% ../../nbs/literature/polite_http.ipynb #79dc9e07
 class Trouble(Exception):
@@ -288,16 +289,13 @@ class Cache:
 class Recording:
     "Requests and the bodies that answered them, in a JSON-lines file at `path`."
     def __init__(self, path: str | Path, must_exist: bool = False):
-        self.path, self.lock, self.bodies = Path(path), threading.Lock(), {}
+        self.path, self.tape, self.bodies = Path(path), Tape(path), {}
         if must_exist and not self.path.is_file(): raise CpqaError(f'{self.path.name}: there is no such recording: make one with record=, or check the path')
-        if not self.path.is_file(): return
-        for n, line in enumerate(self.path.read_bytes().splitlines(), 1):
-            try:
-                entry = json.loads(line)
-                body = b64decode(entry['base64']) if 'base64' in entry else entry['body'].encode()
-                self.bodies[self.key(entry['request'])] = body
-            except (ValueError, KeyError, TypeError, AttributeError) as e:
-                raise CpqaError(f'{self.path.name}, line {n}: this is no line of a recording: record it again') from e
+        if self.path.is_file(): self.bodies |= self.tape.read(self._entry)
+
+    def _entry(self, line: bytes) -> tuple[str, bytes]:
+        entry = json.loads(line)
+        return self.key(entry['request']), b64decode(entry['base64']) if 'base64' in entry else entry['body'].encode()
 
     @staticmethod
     def key(request: Mapping[str, Any]) -> str: return json.dumps(request, sort_keys=True, ensure_ascii=False)
@@ -306,13 +304,8 @@ class Recording:
         "Adds a `request` of plain JSON values and its `body`."
         try: kept = {'body': body.decode()}
         except UnicodeDecodeError: kept = {'base64': b64encode(body).decode()}
-        line = json.dumps({'request': request, **kept}, sort_keys=True, ensure_ascii=False)
-        with self.lock:
-            self.bodies[self.key(request)] = body
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with open(self.path, 'a', encoding='utf-8', newline='\n') as f: f.write(line + '\n')
-            except OSError as e: raise CpqaError(f'{self.path.name}: the recording cannot be written ({e.strerror}): name another file, or free some space') from e
+        self.bodies[self.key(request)] = body
+        self.tape.add(json.dumps({'request': request, **kept}, sort_keys=True, ensure_ascii=False).encode())
 
     def get(self, request: Mapping[str, Any]) -> bytes | None:
         "The body recorded for `request`; None if there is none."

@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..core.basics import require, sha256
+from ..core.basics import require
+from ..core.storage import sha256
 from ..retrieval.encoders import ModelError, hushed
 from ..retrieval.prepared import reason
 

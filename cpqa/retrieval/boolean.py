@@ -16,11 +16,12 @@ from math import comb, factorial
 import tantivy
 
 from ..core.records import Hit, Record, in_order
+from ..core.words import EXACT, folded
 from ..literature.lexicon import _short, cancer_descriptors, number_forms, site_terms, spelled
-from ..literature.library import WORDS, Documents, damage, folded
+from ..literature.library import Documents, damage
 from ..literature.mesh import Descriptor, MeshTree, natural
-from .pubmed_query import (EVERYTHING, FIELDS, FILTERS, TYPES_UNDER, Node, QueryError, Term, Tree, Word, date_range, filter_of, language, lint,
-                                         parse, pieces, read, words_of, written)
+from .pubmed_query import (EVERYTHING, FIELDS, FILTERS, TYPES_UNDER, Node, QueryError, Term, Tree, Word, date_range, filter_of,
+                                         language, lint, parse, pieces, read, words_of, written)
 
 # %% ../../nbs/retrieval/boolean.ipynb #3df42eb4
 STOP_WORDS = frozenset('''a about again all almost also although always among an and another any are as at be because been before being between both but by can
@@ -37,12 +38,12 @@ class TermTable:
         self.names: dict[tuple[str, ...], tuple[Descriptor, str]] = {}
         for names in (lambda d: (d.name, natural(d.name)), lambda d: [x for t in d.terms for x in (t, natural(t))], lambda d: [t for s in d.sites for t in site_terms(s)]):
             for d in tree.by_ui.values():
-                for name in names(d): self.names.setdefault(_key(WORDS.analyze(name)), (d, name if ' ' not in name and _short(name) else ''))
+                for name in names(d): self.names.setdefault(_key(EXACT.analyze(name)), (d, name if ' ' not in name and _short(name) else ''))
         self.longest, self.first = max(map(len, self.names), default=0), {words[0] for words in self.names if words}
 
     def get(self, text: str) -> Descriptor | None:
         "The heading that this text is a name of."
-        return self.named(_key(WORDS.analyze(text)), text)
+        return self.named(_key(EXACT.analyze(text)), text)
 
     def named(self, words: tuple[str, ...], text: str) -> Descriptor | None:
         "The heading that these words, made of this text, are a name of."
@@ -81,7 +82,7 @@ class _Mapping:
     def untagged(self, text: str) -> Tree | None:
         "Automatic term mapping: headings, then authors, then words in all fields."
         parts, done, i = text.split(), [], 0
-        keys = [_key(WORDS.analyze(p)) for p in parts]
+        keys = [_key(EXACT.analyze(p)) for p in parts]
         while i < len(parts):
             found, i = self.longest(parts, keys, i)
             if found: done.append(found)

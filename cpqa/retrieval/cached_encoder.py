@@ -19,7 +19,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ..core.basics import CpqaError, cache_dir
+from ..core.basics import CpqaError
+from ..core.storage import cache_dir
 from .encoders import Encoder, Kind
 
 # %% ../../nbs/retrieval/cached_encoder.ipynb #f9f14ab0

@@ -16,9 +16,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..core.basics import MissingExtra, cache_dir, require, sha256
+from ..core.basics import MissingExtra, require
+from ..core.storage import cache_dir, sha256
 from ..literature.library import Progress, quiet
-from .prepared import About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision, fast_gelu, hushed, prepare, read_card, reason, shipped
+from .prepared import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision, fast_gelu,
+                                     hushed, prepare, read_card, reason, shipped)
 
 # %% ../../nbs/retrieval/encoders.ipynb #75c6808b
 Kind = Literal['query', 'document']

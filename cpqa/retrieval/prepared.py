@@ -5,15 +5,13 @@
 # %% auto #0
 __all__ = ['FastPrecision', 'LIMITS', 'KINDS', 'CARD', 'PAGE', 'FILES', 'MODELS', 'RunsIn', 'ModelError', 'reason', 'hushed',
            'has_bf16', 'chosen_precision', 'fast_gelu', 'DataUsed', 'Figure', 'About', 'Made', 'ModelCard',
-           'model_page', 'beside', 'write_card', 'convert', 'prepare', 'read_card', 'shipped', 'multiply_out',
+           'model_page', 'preparing', 'write_card', 'convert', 'prepare', 'read_card', 'shipped', 'multiply_out',
            'PreparedNetwork']
 
 # %% ../../nbs/retrieval/prepared.ipynb #111f4f29
 import io
 import logging
 import os
-import shutil
-import tempfile
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,8 +24,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from ..core.basics import CpqaError, require, sha256
+from ..core.basics import CpqaError, require
 from ..core.records import Record
+from ..core.storage import StorageError, building, locked, put_in_place, sha256
 
 # %% ../../nbs/retrieval/prepared.ipynb #eb75d273
 class ModelError(CpqaError):
@@ -163,23 +162,16 @@ CARD, PAGE = 'card.json', 'README.md'
 FILES = ('model.bin', 'model.xml', 'tokenizer.json')
 
 @contextmanager
-def beside(out: Path, kind: str, keep: bool = False) -> Iterator[Path]:
-    "A new folder beside `out` to write into, which then takes its place; gone where anything fails. With `keep`, one that came there meanwhile stays."
+def preparing(out: Path, kind: str, keep: bool = False) -> Iterator[Path]:
+    "A new folder to write into, which then takes the place of `out`; gone where anything fails. With `keep`, one that came there meanwhile stays."
     if out.exists() and not (out / CARD).is_file(): raise ModelError(f'{out} is there and is not a prepared {kind}: give another folder')
-    folder = old = None
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f'.{out.name}-', dir=out.parent))
-        yield folder
-        folder.chmod(0o755)   # others who share the cache may read it
-        if out.exists() and not keep: old = out.rename(folder.with_name(f'{folder.name}-old'))
-        try: folder.rename(out)
-        except OSError:
-            if not keep or not out.exists(): raise
-    except (OSError, RuntimeError) as e:   # OpenVINO raises the second where the disk is full
+        with building(out) as folder:
+            yield folder
+            with locked(out, wait=60):
+                if not (keep and out.exists()): put_in_place(folder, out)
+    except (OSError, RuntimeError, StorageError) as e:   # OpenVINO raises the second where the disk is full
         raise ModelError(f'the fast form could not be written to {out} ({reason(e)}): make room, or choose another folder') from e
-    finally:
-        for leftover in filter(None, (folder, old)): shutil.rmtree(leftover, ignore_errors=True)
 
 # %% ../../nbs/retrieval/prepared.ipynb #80a78f60
 def write_card(folder: Path, card: ModelCard):
@@ -206,7 +198,7 @@ def convert(network: Any, card: ModelCard, examples: Sequence[Mapping[str, np.nd
 
 def prepare(out: Path, card: ModelCard, network: Any, tokenizer: Any, examples: Sequence[Mapping[str, np.ndarray]] = (), keep: bool = False) -> Path:
     "Writes a PyTorch module, its tokenizer (of the package tokenizers) and its card to the folder `out`, which may hold an older form. Raises `ModelError`."
-    with beside(out, card.kind, keep) as folder:
+    with preparing(out, card.kind, keep) as folder:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.save(str(folder / 'tokenizer.json'), pretty=False)

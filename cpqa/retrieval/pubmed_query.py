@@ -13,7 +13,7 @@ from datetime import date, timedelta
 
 from ..core.basics import CpqaError
 from ..core.records import Record
-from ..literature.library import WORDS, folded
+from ..core.words import EXACT, folded
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #020cc0ab
 class Field(Record, frozen=True):
@@ -138,7 +138,7 @@ def pieces(text: str) -> list[list[Word]]:
     found = []
     for part in text.split():
         star = part.rstrip('.,;:!?').endswith('*')
-        if words := WORDS.analyze(part): found.append([(w, star and i == len(words) - 1) for i, w in enumerate(words)])
+        if words := EXACT.analyze(part): found.append([(w, star and i == len(words) - 1) for i, w in enumerate(words)])
     return found
 
 def words_of(text: str) -> list[Word]: return [w for piece in pieces(text) for w in piece]
@@ -176,7 +176,7 @@ def _check_words(t: Term, warn):
     for part in t.text.split():
         core = part.rstrip('.,;:!?')
         if '*' in core[:-1]: warn(f'the star inside {part[:40]} separates words; only at the end does it truncate')
-        if core.endswith('*') and WORDS.analyze(part) and sum(map(str.isalnum, core)) < 4:
+        if core.endswith('*') and EXACT.analyze(part) and sum(map(str.isalnum, core)) < 4:
             raise QueryError(f'{core[:40]} is truncated too early: PubMed wants at least four letters before the star')
     if t.near is not None and any(star for _, star in words_of(t.text)): raise QueryError(f'"{t.text[:40]}" is truncated, which does not go with words near each other')
 

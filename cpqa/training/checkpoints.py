@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.basics import sha256
 from ..core.records import Record
+from ..core.storage import sha256
 from ..passages.pretrained import reason
 from .examples import Group
 from .rows import TrainingError

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from ..core.basics import require, sha256
+from ..core.basics import require
 from ..core.records import Record
+from ..core.storage import sha256
+from ..core.words import folded
 from ..evaluation.statistics import bootstrap
-from ..literature.library import Progress, folded, quiet
+from ..literature.library import Progress, quiet
 from ..passages.fast_cross_encoder import FastCrossEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, SentenceTransformerEncoder
 from ..retrieval.prepared import About, DataUsed, Figure, shipped

@@ -25,8 +25,8 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import __version__
-from ..core.basics import sha256
 from ..core.records import Record
+from ..core.storage import sha256
 from ..evaluation.collections import read_collection
 from ..evaluation.datasets import DATASETS
 from ..literature.library import Library, LibraryError, Progress, quiet
