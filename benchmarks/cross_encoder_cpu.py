@@ -30,7 +30,8 @@ from cpqa.literature.library import build_library
 from cpqa.passages.fast_cross_encoder import FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.pair_texts import encode_pairs, pair_text
 from cpqa.retrieval.bm25 import TermRetriever
-from cpqa.retrieval.encoders import batches, hushed, minilm_folder
+from cpqa.retrieval.encoders import batches, minilm_folder
+from cpqa.retrieval.prepared import hushed
 
 ROUNDS = ('7', '8', '9')
 WORDS = 128

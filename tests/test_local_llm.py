@@ -219,7 +219,7 @@ def test_time_and_window_reach_the_client(monkeypatch):
     monkeypatch.setenv('ANTHROPIC_API_KEY', 'not-a-real-key')
     monkeypatch.delenv('ANTHROPIC_BASE_URL', raising=False)
     llm = language_model('anthropic:claude-haiku-4-5', timeout=7, max_calls=3, concurrent=2)
-    assert (llm.llm.timeout, llm.window, llm.max_calls) == (7, 200_000, 3)
+    assert (llm.llm.patience.timeout, llm.window, llm.max_calls) == (7, 200_000, 3)
     assert language_model('anthropic:claude-of-tomorrow', window=9000).window == 9000
     assert 'not-a-real-key' not in repr(llm.llm)
 

@@ -37,7 +37,8 @@ from ..passages.rerankers import reranker as named_reranker
 from ..passages.segment import SEGMENTERS, segmenter as named_segmenter
 from ..passages.splitters import Segmenter, as_read, heading
 from ..pipeline import Way, kept_library
-from ..retrieval.encoders import EmbeddedEncoder, Encoder, Kind
+from ..retrieval.cached_encoder import RememberingEncoder
+from ..retrieval.encoders import EmbeddedEncoder, Encoder
 from ..retrieval.vectors import VectorPart, embedded_text
 
 # %% ../../nbs/evaluation/passages.ipynb #2342787b
@@ -187,29 +188,6 @@ def _report(cut: _Cut, done: Run, k: int, words: Sequence[int]) -> dict[str, Any
             'machine': done.header.machine, 'versions': done.header.versions}
 
 # %% ../../nbs/evaluation/passages.ipynb #41e4a0c9
-class _Remembers:
-    "An encoder that embeds each question once. Each is embedded alone, since a batch can change the last digits."
-    def __init__(self, encoder: Encoder):
-        self.encoder, self.dim, self.known = encoder, encoder.dim, {}
-
-    def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray:
-        if kind == 'document': return self.encoder.encode(texts, kind)
-        for t in texts:
-            if t not in self.known: self.known[t] = self.encoder.encode([t], kind)[0]
-        return np.stack([self.known[t] for t in texts])
-
-    def describe(self) -> dict[str, Any]: return self.encoder.describe()
-
-class _RemembersAll(_Remembers):
-    "An encoder that remembers documents: the sentences that segmenters embed are the same for all of them."
-    def __init__(self, encoder: Encoder):
-        super().__init__(getattr(encoder, 'encoder', encoder))
-
-    def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray:
-        new = list(dict.fromkeys(t for t in texts if (t, kind) not in self.known))
-        if new: self.known.update(zip(((t, kind) for t in new), self.encoder.encode(new, kind)))
-        return np.array([self.known[t, kind] for t in texts], dtype=np.float32).reshape(-1, self.dim)
-
 class _RememberedBM25(BM25Reranker):
     "The BM25 reranker, which counts the words of a passage once. The form is the library's; only words of the query get a weight."
     def __init__(self): self.counts: dict[Passage, Counter] = {}
@@ -374,8 +352,8 @@ def evaluate_passage_grid(
     "The report of all combinations on the same questions, with paired tests. Raises `CpqaError`."
     _check(scopes, k, depth, metadata)
     _check_names(segmenters, retrievers, rerankers, baseline, articles)
-    model = _once(lambda: _Remembers(encoder or EmbeddedEncoder(progress=progress)))
-    m, splitters = read_marked(data), _splitters(segmenters, _once(lambda: _RemembersAll(model())))
+    model = _once(lambda: RememberingEncoder(encoder or EmbeddedEncoder(progress=progress), ('query',), alone=True))
+    m, splitters = read_marked(data), _splitters(segmenters, _once(lambda: RememberingEncoder(model().encoder)))
     vectors = bool({'dense', 'hybrid'} & set(retrievers)) or 'cosine' in rerankers
     header = {'data': m.checksum(), 'sections': _articles_checksum(m), 'k': k, 'depth': depth, 'metadata': list(metadata), 'model': _digest(made_of('', _NoSegmenter(), True, encoder)), 'articles': articles}
     cells = _Cells(out, header)

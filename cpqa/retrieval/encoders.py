@@ -20,7 +20,7 @@ from ..core.basics import MissingExtra, require
 from ..core.storage import cache_dir, sha256
 from ..literature.library import Progress, quiet
 from .prepared import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision, fast_gelu,
-                                     hushed, prepare, read_card, reason, shipped)
+                                     hushed, load_network, prepare, read_card, reason, shipped)
 
 # %% ../../nbs/retrieval/encoders.ipynb #75c6808b
 Kind = Literal['query', 'document']
@@ -93,20 +93,12 @@ def _mean_pooled(model: Any) -> Any:
 
     return MeanPooled()
 
-def _loaded(name: str | Path, folder: Path, precision: FastPrecision) -> tuple[Any, Any]:
-    "Network and tokenizer by transformers, safetensors only, no code of the model's."
-    torch, transformers, safetensors = (require(m, 'models') for m in ('torch', 'transformers', 'safetensors'))
-    try:
-        with hushed():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-            model, found = transformers.AutoModel.from_pretrained(folder, use_safetensors=True, trust_remote_code=False, output_loading_info=True, dtype=torch.float32,
-                                                                  attn_implementation='eager' if precision == 'f32' else 'sdpa')
-    except (OSError, ValueError, RuntimeError, KeyError, safetensors.SafetensorError) as e:
-        raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder that holds config.json, tokenizer.json and model.safetensors, or a hub name and a network') from e
-    if not (folder / 'model.safetensors').is_file(): raise ModelError(f'{name} has no model.safetensors, all weights in one file: save it so')
-    if missing := sorted(k for k in found['missing_keys'] if not k.startswith('pooler.')):   # the pooler is not used
-        raise ModelError(f'{name} has no trained weights for {", ".join(missing[:3])}: it is a model of another kind than asked for')
-    return model.eval(), tokenizer
+def _loaded(folder: Path, precision: FastPrecision) -> tuple[Any, Any]:
+    "Network and tokenizer of a folder that has all weights in one file."
+    how = {'dtype': require('torch', 'models').float32, 'attn_implementation': 'eager' if precision == 'f32' else 'sdpa'}
+    model, tokenizer = load_network('AutoModel', folder, unused=('pooler.',), **how)
+    if not (folder / 'model.safetensors').is_file(): raise ModelError(f'{folder} has no model.safetensors, all weights in one file: save it so')
+    return model, tokenizer
 
 # %% ../../nbs/retrieval/encoders.ipynb #f8597d9f
 def _source(name: str | Path) -> Path:
@@ -129,7 +121,7 @@ def prepare_encoder(
     "Converts a sentence model for `FastEncoder`, once. Raises `ModelError` with what to do."
     precision, folder = chosen_precision(precision, bool(calibration)), _source(name)
     at, usual = _plain(folder)
-    model, tokenizer = _loaded(name, at, precision)
+    model, tokenizer = _loaded(at, precision)
     most = int(min(model.config.max_position_embeddings - (model.config.pad_token_id + 1 if 'roberta' in model.config.model_type else 0), tokenizer.model_max_length))
     if (max_tokens or 0) > most: raise ModelError(f'{name} reads at most {most} tokens, not {max_tokens}: lower max_tokens')
     if precision != 'f32': fast_gelu(model)

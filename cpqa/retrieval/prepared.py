@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['FastPrecision', 'LIMITS', 'KINDS', 'CARD', 'PAGE', 'FILES', 'MODELS', 'RunsIn', 'ModelError', 'reason', 'hushed',
-           'has_bf16', 'chosen_precision', 'fast_gelu', 'DataUsed', 'Figure', 'About', 'Made', 'ModelCard',
-           'model_page', 'preparing', 'write_card', 'convert', 'prepare', 'read_card', 'shipped', 'multiply_out',
-           'PreparedNetwork']
+           'load_network', 'has_bf16', 'chosen_precision', 'fast_gelu', 'DataUsed', 'Figure', 'About', 'Made',
+           'ModelCard', 'model_page', 'preparing', 'write_card', 'convert', 'prepare', 'read_card', 'shipped',
+           'multiply_out', 'PreparedNetwork']
 
 # %% ../../nbs/retrieval/prepared.ipynb #111f4f29
 import io
@@ -53,6 +53,26 @@ def hushed():
         logging.disable(logging.NOTSET)
         transformers.logging.enable_progress_bar()
         transformers.logging.set_verbosity(level)
+
+# %% ../../nbs/retrieval/prepared.ipynb #cba53442
+def load_network(
+    kind: str,                           # class of transformers, as 'AutoModel'
+    name: str | Path,                    # a folder, or a name at Hugging Face
+    unused: tuple[str, ...] = (),        # beginnings of names of weights that may be missing
+    **options,                           # what else the class is to be told
+) -> tuple[Any, Any]:
+    "Network and tokenizer by transformers: safetensors only, no code of the model's. Raises `ModelError` with what to do."
+    transformers, safetensors = require('transformers', 'models'), require('safetensors', 'models')
+    try:
+        with hushed():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            network, found = getattr(transformers, kind).from_pretrained(name, use_safetensors=True, trust_remote_code=False, output_loading_info=True, **options)
+    except (OSError, ValueError, RuntimeError, KeyError, safetensors.SafetensorError) as e:
+        raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder that holds config.json, tokenizer.json and '
+                         'model.safetensors, or a name at Hugging Face and a network') from e
+    if missing := sorted(k for k in found['missing_keys'] if not k.startswith(unused)):
+        raise ModelError(f'{name} has no trained weights for {", ".join(missing[:3])}: it is a model of another kind than asked for')
+    return network.eval(), tokenizer
 
 # %% ../../nbs/retrieval/prepared.ipynb #31ee9a55
 FastPrecision = Literal['int8', 'w8', 'bf16', 'f32']

@@ -16,8 +16,9 @@ from ..core.basics import require
 from ..literature.library import Progress, quiet
 from ..passages.fast_cross_encoder import INPUTS, feed
 from ..passages.pair_texts import Pair, padded
-from ..passages.pretrained import demand_model, identity, reason
-from ..retrieval.encoders import Kind, ModelError, hushed, minilm_folder
+from ..passages.pretrained import demand_model, identity
+from ..retrieval.encoders import Kind, minilm_folder
+from ..retrieval.prepared import ModelError, hushed, reason
 from .cross_encoder import Dev, Teacher, row_loss
 from .examples import Group
 from .fit import FitSettings, Task, Trained, by_length, dev_figures, loading, run, seeded, with_lora

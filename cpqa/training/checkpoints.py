@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.records import Record
 from ..core.storage import sha256
-from ..passages.pretrained import reason
+from ..retrieval.prepared import reason
 from .examples import Group
 from .rows import TrainingError
 

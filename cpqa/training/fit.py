@@ -24,9 +24,10 @@ from ..core.basics import require
 from ..core.records import Record
 from ..literature.library import Progress, quiet
 from ..passages.fast_cross_encoder import has_bf16
-from ..passages.pretrained import identity, reason
-from ..retrieval.encoders import batches, hushed
-from .checkpoints import RUN, WEIGHTS, beside, begin, demand_same, last_checkpoint, sameness, seal
+from ..passages.pretrained import identity
+from ..retrieval.encoders import batches
+from ..retrieval.prepared import hushed, reason
+from .checkpoints import RUN, WEIGHTS, begin, beside, demand_same, last_checkpoint, sameness, seal
 from .examples import Group
 from .rows import Plan, Row, TrainingError
 

@@ -35,8 +35,8 @@ from ..passages.pretrained import identity
 from ..pipeline import build_index
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.cached_encoder import CachedEncoder
-from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, ModelError, prepare_encoder
-from ..retrieval.prepared import CARD, About, DataUsed, FastPrecision, Figure, ModelCard, read_card, write_card
+from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, prepare_encoder
+from ..retrieval.prepared import CARD, About, DataUsed, FastPrecision, Figure, ModelCard, ModelError, read_card, write_card
 from ..retrieval.vectors import DenseRetriever, Vectors, embedded_text
 from .bi_encoder import BiEncoderSettings, train_bi_encoder
 from .cross_encoder import CrossEncoderSettings, train_cross_encoder
