@@ -13,7 +13,8 @@ from itertools import groupby
 from lxml import etree
 
 from ..core.records import Section
-from .pubmed import _joint, _name, math_text, tidy
+from .pubmed import tidy
+from .pubmed_records import joint, math_text, tag_of
 
 # %% ../../nbs/literature/jats.ipynb #f871b321
 _CITE, _BREAK = '\x01', '\x02'   # XML allows neither, so no article can hold them
@@ -54,7 +55,7 @@ def _tex(text: str) -> str:
 def _choice(e: etree._Element) -> etree._Element | None:
     "The one of several `alternatives` that reads best: MathML, a table, text; TeX only where there is nothing else."
     rank = {'math': 0, 'table': 1, 'textual-form': 2, 'tex-math': 4}
-    return min((c for c in e if (n := _name(c)) and n not in _DROPPED), key=lambda c: rank.get(_name(c), 3), default=None)
+    return min((c for c in e if (n := tag_of(c)) and n not in _DROPPED), key=lambda c: rank.get(tag_of(c), 3), default=None)
 
 # %% ../../nbs/literature/jats.ipynb #868dea27
 class _Reader:
@@ -81,7 +82,7 @@ class _Reader:
         right = math_text(e) if name == 'math' else self.inside(e)
         if _CITE in right and _ALL_MARKS.fullmatch(right): right = _CITE
         if self.cell and name == 'sup' and re.fullmatch('[a-z]', right.strip()): self.mark(right)
-        else: self.put(_joint(name, self.out[-1], right) + right)
+        else: self.put(joint(name, self.out[-1], right) + right)
 
     def xref(self, e: etree._Element):
         kind, text = e.get('ref-type'), self.inside(e)
@@ -98,7 +99,7 @@ def _child(r: _Reader, c: etree._Element, name: str, last: str):
     elif name == 'xref': r.xref(c)
     elif name == 'tex-math': r.put(_tex(''.join(c.itertext())))
     elif name == 'alternatives':
-        if (best := _choice(c)) is not None: _child(r, best, _name(best), last)
+        if (best := _choice(c)) is not None: _child(r, best, tag_of(best), last)
     elif name in _BLOCKS or name == 'p':
         r.put(' ' if name == 'p' and last in ('', 'label') else _BREAK)   # the first paragraph of an item stays with its number
         _walk(r, c)
@@ -112,7 +113,7 @@ def _walk(r: _Reader, e: etree._Element):
     r.put(e.text)
     last = ''
     for c in e:
-        if name := _name(c): _child(r, c, name, last)
+        if name := tag_of(c): _child(r, c, name, last)
         r.put(c.tail)
         last = name or last
 
@@ -143,8 +144,8 @@ def _grid(table: etree._Element) -> Iterator[list[tuple[int, str]]]:
     "The rows of a table: for each place the number of the cell that covers it, and the cell's text."
     below: dict[int, tuple[int, int, str]] = {}   # column -> rows still to cover, cell, text
     n = 0
-    for tr in (r for r in table.iter() if _name(r) in ('tr', 'row')):
-        cells, row = [c for c in tr if _name(c) in ('td', 'th', 'entry')], []
+    for tr in (r for r in table.iter() if tag_of(r) in ('tr', 'row')):
+        cells, row = [c for c in tr if tag_of(c) in ('td', 'th', 'entry')], []
         while (cells or len(row) in below) and len(row) < _WIDEST:
             at = len(row)
             if at in below:
@@ -154,7 +155,7 @@ def _grid(table: etree._Element) -> Iterator[list[tuple[int, str]]]:
                 continue
             cell, n = cells.pop(0), n + 1
             text, deep = _cell(cell), _span(cell, 'rowspan')
-            heads = _name(cell) == 'th' or _name(tr.getparent()) == 'thead'
+            heads = tag_of(cell) == 'th' or tag_of(tr.getparent()) == 'thead'
             for column in range(at, min(at + _span(cell, 'colspan'), _WIDEST)):
                 here = text if heads or column == at else ''
                 row.append((n, here))
@@ -183,7 +184,7 @@ Part = tuple[str, str]
 
 def _heading(e: etree._Element) -> str:
     "What a section or box is called, without its number; '' if it does not say."
-    title = e.find('title') if e.find('title') is not None else e.find('caption/title') if _name(e) == 'boxed-text' else None
+    title = e.find('title') if e.find('title') is not None else e.find('caption/title') if tag_of(e) == 'boxed-text' else None
     text = re.sub(r'^(?:\d+\.)+\d*\s+', '', one_line(title) or one_line(e.find('label'))).rstrip(' :.')
     return text if len(text) <= 200 else text[:199] + '…'
 
@@ -192,12 +193,12 @@ def _path(path: tuple[str, ...], *more: str) -> str:
     return label if len(label) <= 600 else f'{label[:300]}…{label[-299:]}'
 
 def _supplement(e: etree._Element) -> bool:
-    return _name(e) == 'sec' and (e.get('sec-type') == 'supplementary-material' or bool(_SUPPLEMENT.fullmatch(_heading(e))))
+    return tag_of(e) == 'sec' and (e.get('sec-type') == 'supplementary-material' or bool(_SUPPLEMENT.fullmatch(_heading(e))))
 
 # %% ../../nbs/literature/jats.ipynb #eefbbc93
 def _run_in(p: etree._Element, line: str) -> tuple[str, str]:
     "The bold heading at the start of the paragraph `p` of an abstract, and the rest of its `line`."
-    if _name(p) != 'p' or not len(p) or (p.text or '').strip() or _name(p[0]) not in ('bold', 'italic', 'sc', 'underline'): return '', line
+    if tag_of(p) != 'p' or not len(p) or (p.text or '').strip() or tag_of(p[0]) not in ('bold', 'italic', 'sc', 'underline'): return '', line
     head = one_line(p[0])
     rest = line.removeprefix(head).lstrip()
     short = 0 < len(head) <= 60 and len(head.split()) <= 5 and line.startswith(head)
@@ -207,7 +208,7 @@ def _run_in(p: etree._Element, line: str) -> tuple[str, str]:
 # %% ../../nbs/literature/jats.ipynb #8e0ff451
 def _float(e: etree._Element, path: tuple[str, ...]) -> Iterator[Part]:
     "The parts of a table, figure, box or footnote."
-    name, more = _name(e), []
+    name, more = tag_of(e), []
     if name == 'fn':
         kind = _FN_TYPES.get(e.get('fn-type', '')) if path in ((), ('Notes',)) else None
         yield from ((kind or _path(path) or 'Notes', t) for t in _footnote(e))
@@ -217,18 +218,18 @@ def _float(e: etree._Element, path: tuple[str, ...]) -> Iterator[Part]:
         own = [t for c in e.iterfind('caption') for t in element_lines(c, more)]
         if name == 'table-wrap':
             own += [t for table in _tables(e) for t in _rows(table)]
-            own += [t for f in e.iterfind('table-wrap-foot/*') for t in (_footnote(f) if _name(f) == 'fn' else element_lines(f, more))]
+            own += [t for f in e.iterfind('table-wrap-foot/*') for t in (_footnote(f) if tag_of(f) == 'fn' else element_lines(f, more))]
         yield from ((_path(path, label), t) for t in own)
         for c in e:
-            if _name(c) in _FLOATS: yield from _float(c, path)
+            if tag_of(c) in _FLOATS: yield from _float(c, path)
     for c in more: yield from _float(c, path)
 
 def _tables(e: etree._Element) -> list[etree._Element]:
-    return [t for t in e.iter() if _name(t) == 'table' or _name(t) == 'tgroup']
+    return [t for t in e.iter() if tag_of(t) == 'table' or tag_of(t) == 'tgroup']
 
 def _footnote(e: etree._Element) -> list[str]:
     "The lines of a footnote, its mark before the first."
-    mark, lines = one_line(e.find('label'), True).strip('[]() '), [t for c in e.iterfind('*') if _name(c) != 'label' for t in element_lines(c)]
+    mark, lines = one_line(e.find('label'), True).strip('[]() '), [t for c in e.iterfind('*') if tag_of(c) != 'label' for t in element_lines(c)]
     if mark and lines: lines[0] = (f'[{mark}] ' if mark.isalnum() else f'{mark} ') + lines[0]
     return lines
 
@@ -237,7 +238,7 @@ def _section(e: etree._Element, path: tuple[str, ...] = ()) -> Iterator[Part]:
     "The parts of a section, body or abstract `e` under the headings `path`: its text, its floats, its subsections."
     floats: list[etree._Element] = []
     for c in e:
-        name = _name(c)
+        name = tag_of(c)
         if not name or name in _DROPPED or name in ('title', 'label', 'caption') or _supplement(c): continue
         if name in _SECTIONS:
             yield from _floating(floats, path)
@@ -252,7 +253,7 @@ def _section(e: etree._Element, path: tuple[str, ...] = ()) -> Iterator[Part]:
 
 def _block(e: etree._Element, floats: list) -> list[str]:
     reader = _Reader(floats)
-    _child(reader, e, _name(e), '')
+    _child(reader, e, tag_of(e), '')
     return reader.lines()
 
 def _floating(floats: list[etree._Element], path: tuple[str, ...]) -> Iterator[Part]:

@@ -15,8 +15,9 @@ from lxml import etree
 
 from ..core.records import Correction, Document, Record
 from .jats import article_parts, assemble, one_line
-from .pubmed import (_BROKEN, _LONGEST, _SAFE, ReadError, Skipped, _failure, _head, _name, _open, _quote, _Source, tidy,
-                                    year_in)
+from .pubmed import UNREADABLE, ReadError, Skipped, failure_of, head_of, open_file, quoted_head, tidy
+from .pubmed_fast import LONGEST_RECORD, SAFE_XML, BoundedSource
+from .pubmed_records import tag_of, year_in
 
 # %% ../../nbs/literature/pmc.ipynb #e9c8f142
 def article_ids(article: etree._Element) -> dict[str, str]:
@@ -47,7 +48,7 @@ def _author(contrib: etree._Element) -> str:
         return tidy(f'{surname} {_initials(given)} {_ORDINALS.get(suffix, suffix)}')
     group = contrib.find('collab')
     if group is None: return ''
-    return tidy((group.text or '') + ''.join((one_line(c) if _name(c) not in ('contrib-group', 'xref', 'fn', '') else '') + (c.tail or '') for c in group))
+    return tidy((group.text or '') + ''.join((one_line(c) if tag_of(c) not in ('contrib-group', 'xref', 'fn', '') else '') + (c.tail or '') for c in group))
 
 def _authors(meta: etree._Element) -> tuple[str, ...]:
     contribs = (c for c in meta.iterfind('contrib-group/contrib') if c.get('contrib-type', 'author') in ('author', 'collab'))
@@ -154,23 +155,23 @@ _HINTS = {'PubmedArticleSet': 'these are records of PubMed: read them with read_
 
 def _root(path: Path) -> etree._Element:
     "The root element of the XML at `path`, of which only the tag has been read."
-    head = _head(path)
-    if not head.startswith(b'<'): raise ReadError(f'{path}: this is not XML, it begins with {_quote(head)}: download it again')
+    head = head_of(path)
+    if not head.startswith(b'<'): raise ReadError(f'{path}: this is not XML, it begins with {quoted_head(head)}: download it again')
     try:
-        with _open(path) as f: return next(etree.iterparse(_Source(f, _LONGEST), events=('start',), **_SAFE))[1]
-    except _BROKEN as e: raise _failure(path, 0, e) from e
+        with open_file(path) as f: return next(etree.iterparse(BoundedSource(f, LONGEST_RECORD), events=('start',), **SAFE_XML))[1]
+    except UNREADABLE as e: raise failure_of(path, 0, e) from e
 
 def is_jats(path: str | Path) -> bool:
     "Does the XML file at `path` hold articles in JATS? Its root element says."
-    return _name(_root(Path(path))) in _ROOTS
+    return tag_of(_root(Path(path))) in _ROOTS
 
 def _check_root(path: Path):
     "Raises `ReadError` unless `path` holds articles and declares no entities."
     root = _root(path)
-    if _name(root) not in _ROOTS:
-        said = re.search(rb'<ERROR>(.*?)</ERROR>', _head(path), re.S | re.I)
-        hint = _HINTS.get(root.tag, 'give a file of articles in JATS') + (f'; it says {_quote(said[1])}' if said else '')
-        raise ReadError(f'{path}: the root element is <{_name(root)}>, expected <article> or <pmc-articleset>: {hint}')
+    if tag_of(root) not in _ROOTS:
+        said = re.search(rb'<ERROR>(.*?)</ERROR>', head_of(path), re.S | re.I)
+        hint = _HINTS.get(root.tag, 'give a file of articles in JATS') + (f'; it says {quoted_head(said[1])}' if said else '')
+        raise ReadError(f'{path}: the root element is <{tag_of(root)}>, expected <article> or <pmc-articleset>: {hint}')
     dtd = root.getroottree().docinfo.internalDTD
     if names := [d.name for d in dtd.iterentities()] if dtd is not None else []:
         raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of PubMed Central does, and is refused: download it again')
@@ -178,9 +179,9 @@ def _check_root(path: Path):
 # %% ../../nbs/literature/pmc.ipynb #b309b61d
 def _elements(stream) -> Iterator[etree._Element]:
     "Each article and each answer in the XML of `stream`, whole; it is emptied when the next is asked for."
-    source = _Source(stream, _LONGEST)
-    for _, e in etree.iterparse(source, events=('end',), tag=('{*}article', '{*}Reply', '{*}error', '{*}ERROR'), **_SAFE):
-        if any(_name(a) == 'article' for a in e.iterancestors()): continue
+    source = BoundedSource(stream, LONGEST_RECORD)
+    for _, e in etree.iterparse(source, events=('end',), tag=('{*}article', '{*}Reply', '{*}error', '{*}ERROR'), **SAFE_XML):
+        if any(tag_of(a) == 'article' for a in e.iterancestors()): continue
         source.since = 0
         yield e
         parent = e.getparent()
@@ -194,15 +195,15 @@ def _skipped(e: etree._Element, where: str) -> Skipped:
 def _articles(path: Path) -> Iterator[Document | Skipped]:
     n = 0
     try:
-        with _open(path) as f:
+        with open_file(path) as f:
             for e in _elements(f):
                 n += 1
                 where = f'{path.name}, article {n}'
-                if _name(e) != 'article': yield _skipped(e, where)
+                if tag_of(e) != 'article': yield _skipped(e, where)
                 else:
                     try: yield _document(e)
                     except (ValueError, RecursionError) as x: yield Skipped(where, _why(x))
-    except _BROKEN as e: raise _failure(path, n, e, 'article') from e
+    except UNREADABLE as e: raise failure_of(path, n, e, 'article') from e
     if not n: raise ReadError(f'{path}: it holds no <article>: give a file of articles in JATS')
 
 def read_jats(path: str | Path) -> Iterator[Document | Skipped]:

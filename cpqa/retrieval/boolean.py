@@ -17,7 +17,7 @@ import tantivy
 
 from ..core.records import Hit, Record, in_order
 from ..core.words import EXACT, folded
-from ..literature.lexicon import _short, cancer_descriptors, number_forms, site_terms, spelled
+from ..literature.lexicon import cancer_descriptors, is_short, number_forms, site_terms, spelled
 from ..literature.library import Documents, damage
 from ..literature.mesh import Descriptor, MeshTree, natural
 from .pubmed_query import (EVERYTHING, FIELDS, FILTERS, TYPES_UNDER, Node, QueryError, Term, Tree, Word, date_range, filter_of,
@@ -38,7 +38,7 @@ class TermTable:
         self.names: dict[tuple[str, ...], tuple[Descriptor, str]] = {}
         for names in (lambda d: (d.name, natural(d.name)), lambda d: [x for t in d.terms for x in (t, natural(t))], lambda d: [t for s in d.sites for t in site_terms(s)]):
             for d in tree.by_ui.values():
-                for name in names(d): self.names.setdefault(_key(EXACT.analyze(name)), (d, name if ' ' not in name and _short(name) else ''))
+                for name in names(d): self.names.setdefault(_key(EXACT.analyze(name)), (d, name if ' ' not in name and is_short(name) else ''))
         self.longest, self.first = max(map(len, self.names), default=0), {words[0] for words in self.names if words}
 
     def get(self, text: str) -> Descriptor | None:
