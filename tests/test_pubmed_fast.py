@@ -21,7 +21,7 @@ from test_pubmed_writer import written
 from cpqa.core.records import Document
 from cpqa.literature.parallel import read_files
 from cpqa.literature.pubmed import ReadError, Skipped, read_pubmed, read_slowly
-from cpqa.literature.pubmed_fast import SAFE_XML, pieces, quick, quick_records
+from cpqa.literature.pubmed_fast import SAFE_XML, quick, quick_records, record_pieces
 from cpqa.literature.pubmed_records import read_record, tidy
 from cpqa.literature.pubmed_writer import pubmed_xml, write_pubmed
 
@@ -40,7 +40,7 @@ def tree(head, piece, tail): return read_record(etree.fromstring(head + piece + 
 
 
 def real_pieces(data_dir) -> list[tuple[bytes, bytes, bytes]]:
-    found = [p for path in sorted((data_dir/'entrez').glob('pubmed*.xml')) for p in pieces(io.BytesIO(path.read_bytes())) if p[2]]
+    found = [p for path in sorted((data_dir/'entrez').glob('pubmed*.xml')) for p in record_pieces(io.BytesIO(path.read_bytes())) if p[2]]
     if not found: pytest.skip('no recorded answers of efetch')
     return found
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WORD_FIELDS', 'FORMAT', 'Progress', 'Source', 'facts', 'date_number', 'LibraryError', 'FileEntry', 'Manifest',
-           'damage', 'Documents', 'Library', 'quiet', 'Part', 'is_library', 'build_library']
+           'damage', 'Documents', 'Library', 'quiet', 'LibraryPart', 'is_library', 'build_library']
 
 # %% ../../nbs/literature/library.ipynb #5c5e6150
 import re
@@ -285,13 +285,13 @@ def _read_into(folder: Path, sources: list[Source], progress: Progress) -> _Inta
     return intake
 
 # %% ../../nbs/literature/library.ipynb #262db1a7
-class Part(Protocol):
+class LibraryPart(Protocol):
     "Something more that a library holds, such as vectors: it writes its files into `folder` and says what they are."
     name: str
     def build(self, documents: Documents, folder: Path, progress: Progress) -> dict[str, Any]: ...
 
 # %% ../../nbs/literature/library.ipynb #6f9fc8df
-def _build_parts(folder: Path, parts: Iterable[Part], progress: Progress) -> dict[str, dict[str, Any]]:
+def _build_parts(folder: Path, parts: Iterable[LibraryPart], progress: Progress) -> dict[str, dict[str, Any]]:
     documents, said = Documents(folder), {}   # gone, and its files closed, when this returns
     for part in parts:
         (folder / part.name).mkdir()
@@ -339,7 +339,7 @@ _CAUSES = (('No space left on device', 'the disk is full'), ('index writer was k
 def build_library(
     sources: Iterable[Source],           # PubMed XML and BEIR files, or records from elsewhere, read in this order
     out: str | Path,                     # the directory to write; a library there is replaced
-    parts: Iterable[Part] = (),          # what else it holds, such as vectors
+    parts: Iterable[LibraryPart] = (),          # what else it holds, such as vectors
     progress: Progress = quiet,          # called with stage, done, total
     wait: float = 0,                     # seconds to wait for another build of the same library
 ) -> Library:

@@ -14,7 +14,7 @@ from pathlib import Path
 from lxml import etree
 
 from ..core.records import Correction, Document, Record
-from .jats import article_parts, assemble, one_line
+from .jats import article_parts, assemble, line_of
 from .pubmed import UNREADABLE, ReadError, Skipped, failure_of, head_of, open_file, quoted_head, tidy
 from .pubmed_fast import LONGEST_RECORD, SAFE_XML, BoundedSource
 from .pubmed_records import tag_of, year_in
@@ -42,13 +42,13 @@ def _author(contrib: etree._Element) -> str:
     "'Hambrick GW Jr', or a group's name; '' for none."
     name = next((n for p in ('name', 'name-alternatives/name', 'string-name') if (n := contrib.find(p)) is not None), None)
     if name is not None:
-        surname, given, suffix = (one_line(name.find(p)) for p in ('surname', 'given-names', 'suffix'))
-        if not surname: return one_line(name)
+        surname, given, suffix = (line_of(name.find(p)) for p in ('surname', 'given-names', 'suffix'))
+        if not surname: return line_of(name)
         suffix = suffix.strip('. ,')
         return tidy(f'{surname} {_initials(given)} {_ORDINALS.get(suffix, suffix)}')
     group = contrib.find('collab')
     if group is None: return ''
-    return tidy((group.text or '') + ''.join((one_line(c) if tag_of(c) not in ('contrib-group', 'xref', 'fn', '') else '') + (c.tail or '') for c in group))
+    return tidy((group.text or '') + ''.join((line_of(c) if tag_of(c) not in ('contrib-group', 'xref', 'fn', '') else '') + (c.tail or '') for c in group))
 
 def _authors(meta: etree._Element) -> tuple[str, ...]:
     contribs = (c for c in meta.iterfind('contrib-group/contrib') if c.get('contrib-type', 'author') in ('author', 'collab'))
@@ -91,7 +91,7 @@ def _links(meta: etree._Element, kind: str) -> tuple[Correction, ...]:
         name, target = _LINKS.get(r.get('related-article-type', ''), ''), tidy(r.get(_HREF, ''))
         if kind in _NOTICES and name in ('RetractionIn', 'PartialRetractionIn'): name = 'RetractionOf'
         pmid = target if r.get('ext-link-type') in ('pubmed', 'pmid') and target.isascii() and target.isdigit() else ''
-        if name: links.append(Correction(name, pmid, '' if pmid else target or one_line(r)))
+        if name: links.append(Correction(name, pmid, '' if pmid else target or line_of(r)))
     return tuple(links)
 
 def _types(title: str, kind: str) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def _plain(article: etree._Element) -> etree._Element:
 def _title(meta: etree._Element) -> str:
     group = meta.find('title-group')
     if group is None: return ''
-    title, sub = one_line(group.find('article-title')), '; '.join(t for s in group.iterfind('subtitle') if (t := one_line(s)))
+    title, sub = line_of(group.find('article-title')), '; '.join(t for s in group.iterfind('subtitle') if (t := line_of(s)))
     return title + ('' if not sub or not title else ' ' if title[-1] in '?!:.' else ': ') + sub
 
 # %% ../../nbs/literature/pmc.ipynb #2e1de0a0
@@ -131,7 +131,7 @@ def _document(article: etree._Element) -> Document:
     text, sections = assemble([*abstract, *body, *back])
     title, kind, date = _title(meta), article.get('article-type', ''), _published(meta)
     if not title and not text: raise ValueError('it has neither title nor text')
-    def journal_says(*paths: str) -> str: return next((t for p in paths if journal is not None and (t := one_line(journal.find(p)))), '')
+    def journal_says(*paths: str) -> str: return next((t for p in paths if journal is not None and (t := line_of(journal.find(p)))), '')
     return Document(
         id=next(iter(ids.values()))[:100], title=title, text=text, sections=sections, year=int(date[:4]) if date else None,
         journal=journal_says('journal-title-group/journal-title', 'journal-title', "journal-id[@journal-id-type='nlm-ta']"),

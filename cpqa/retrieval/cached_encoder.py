@@ -21,10 +21,10 @@ import numpy as np
 
 from ..core.basics import CpqaError
 from ..core.storage import cache_dir
-from .encoders import Encoder, Kind
+from .encoders import Encoder, TextKind
 
 # %% ../../nbs/retrieval/cached_encoder.ipynb #f9f14ab0
-def _keys(described: dict[str, Any], kind: Kind, texts: Iterable[str]) -> list[bytes]:
+def _keys(described: dict[str, Any], kind: TextKind, texts: Iterable[str]) -> list[bytes]:
     start = hashlib.sha256(json.dumps([described, kind], sort_keys=True, default=str).encode())
     keys = []
     for text in texts:
@@ -49,7 +49,7 @@ class RememberingEncoder:
     "An `Encoder` that has each text of some `kinds` embedded once by another, and keeps its vector in memory."
     def __init__(
         self, encoder: Encoder,
-        kinds: Sequence[Kind] = ('query', 'document'),   # which are kept
+        kinds: Sequence[TextKind] = ('query', 'document'),   # which are kept
         alone: bool = False,                             # is each new text embedded by itself?
     ):
         self.encoder, self.dim, self.kinds, self.alone = encoder, encoder.dim, tuple(kinds), alone
@@ -67,12 +67,12 @@ class RememberingEncoder:
         "Remembers new vectors by their keys."
         self.known |= made
 
-    def _made(self, texts: list[str], kind: Kind) -> np.ndarray:
+    def _made(self, texts: list[str], kind: TextKind) -> np.ndarray:
         vectors = np.asarray(self.encoder.encode(texts, kind), dtype=np.float32)
         if vectors.shape == (len(texts), self.dim): return vectors
         raise CpqaError(f'the encoder gave an array of shape {vectors.shape} for {len(texts)} texts: expected ({len(texts)}, {self.dim}); use another encoder')
 
-    def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray:
+    def encode(self, texts: Sequence[str], kind: TextKind = 'document') -> np.ndarray:
         "Vectors of shape (n, dim), float32, in the order of `texts`; each new text is encoded once."
         if kind not in self.kinds or not len(texts): return self._made(list(texts), kind)
         keys = _keys(self.describe(), kind, texts)
@@ -131,7 +131,7 @@ class CachedEncoder(RememberingEncoder):
         self, encoder: Encoder,
         path: str | Path | None = None,                # None: in the cache folder
         most: int = 100_000,                           # vectors kept, the newest
-        kinds: Sequence[Kind] = ('document',),         # which are kept
+        kinds: Sequence[TextKind] = ('document',),         # which are kept
     ):
         if most < 1: raise ValueError(f'most must be at least 1, got {most}')
         super().__init__(encoder, kinds)

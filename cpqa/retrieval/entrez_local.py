@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LONGEST', 'VERBS', 'Refused', 'Ask', 'dates', 'fielded', 'History', 'safe_parser', 'jats', 'FullTexts', 'LocalEntrez',
-           'sorted_out', 'wanted', 'vocabulary', 'corrected', 'verb_of', 'respond']
+           'sorted_out', 'ids_wanted', 'vocabulary', 'corrected', 'verb_of', 'respond']
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #d44dcdce
 import gzip
@@ -251,7 +251,7 @@ def _page(found, count: int, ids: tuple[str, ...], start: int, where: tuple[str,
     return Page(count, ids, start, found.translation if found else '', tuple(found.translations) if found else (), *where, **said)
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #94340a53
-def wanted(at: LocalEntrez, ask: Ask, db: str) -> list[str]:
+def ids_wanted(at: LocalEntrez, ask: Ask, db: str) -> list[str]:
     "The ids of a request: those it names, or those it has put on the history server."
     if not (ask.ids or ask('WebEnv') or ask('query_key')): raise Refused('Empty id list - nothing todo', 400)
     ids = ask.ids or list(at.history.ids(db, ask('WebEnv'), ask('query_key')))
@@ -267,7 +267,7 @@ def _article_set(at: LocalEntrez, ids: list[str]) -> bytes:
     return xml_bytes(root, _ARTICLE_SET)
 
 def _efetch(at: LocalEntrez, ask: Ask, db: str) -> Reply:
-    ids = wanted(at, ask, db)
+    ids = ids_wanted(at, ask, db)
     if ask('rettype').lower() == 'uilist': return reply(''.join(f'{id}\n' for id in ids if at.get(db, id)).encode(), TEXT)
     if ask('retmode', 'xml').lower() != 'xml': raise Refused(f"retmode {ask('retmode')[:20]} is not supported here, only xml", 400)
     if db == 'pmc': return reply(_article_set(at, ids))
@@ -286,7 +286,7 @@ def _elink(at: LocalEntrez, ask: Ask, db: str) -> Reply:
     if ask('cmd', 'neighbor').lower() not in ('neighbor', 'neighbor_score'): raise Refused(f"cmd={ask('cmd')[:20]} is not supported here, only neighbor")
     known = source != db and ask('linkname', name).lower() == name
     lead = (lambda id: _to_pmc(at, id)) if db == 'pmc' else (lambda id: at.pmids.get(_bare(id), ''))
-    groups = ask.groups() or [wanted(at, ask, source)]
+    groups = ask.groups() or [ids_wanted(at, ask, source)]
     return link_reply([Links(source, tuple(_bare(i) for i in ids), db, name, tuple(dict.fromkeys(filter(None, map(lead, ids)))) if known else ())
                        for ids in groups], ask.as_json)
 
@@ -321,7 +321,7 @@ def _espell(at: LocalEntrez, ask: Ask, db: str) -> Reply:
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #85dd8836
 def _esummary(at: LocalEntrez, ask: Ask, db: str) -> Reply:
-    try: ids = wanted(at, ask, db)
+    try: ids = ids_wanted(at, ask, db)
     except Refused as e: raise Refused('Neither query_key nor id specified' if 'nothing' in e.args[0] else e.args[0]) from e
     return summary_reply([(_bare(id), at.get(db, id)) for id in ids], ask.as_json, ask('version', '1.0'), _build(at))
 

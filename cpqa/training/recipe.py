@@ -36,7 +36,7 @@ from ..pipeline import build_index
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.cached_encoder import CachedEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, prepare_encoder
-from ..retrieval.prepared import CARD, About, DataUsed, FastPrecision, Figure, ModelCard, ModelError, read_card, write_card
+from ..retrieval.prepared import CARD, About, DataUsed, FastPrecision, Measured, ModelCard, ModelError, read_card, write_card
 from ..retrieval.vectors import DenseRetriever, Vectors, embedded_text
 from .bi_encoder import BiEncoderSettings, train_bi_encoder
 from .cross_encoder import CrossEncoderSettings, train_cross_encoder
@@ -276,7 +276,7 @@ def make_models(
     return [*made, making.model(cross, FastEncoder(finished), trained, command, named)]
 
 # %% ../../nbs/training/recipe.ipynb #ce76512a
-def with_figures(folder: str | Path, figures: Sequence[Figure]) -> ModelCard:
+def with_figures(folder: str | Path, figures: Sequence[Measured]) -> ModelCard:
     "The card of a finished model, rewritten with these figures in the place of those it had. Raises `ModelError`."
     folder = Path(folder)
     try: kind = ModelCard.from_json((folder/CARD).read_bytes()).kind
