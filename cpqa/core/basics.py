@@ -37,4 +37,5 @@ def require(module: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as e:
         if e.name is None or module.split('.')[0] != e.name.split('.')[0]: raise
         raise MissingExtra(f"this needs the package '{e.name}', which is not installed: "
-                           f'it comes with cpqa[{extra}]: run  pip install "cpqa[{extra}]"  (in a clone: ".[{extra}]") and try again') from e
+                           f'it comes with cpqa[{extra}]: run  pip install "cpqa[{extra}]"  (in a clone: ".[{extra}]") '
+                           'and try again') from e

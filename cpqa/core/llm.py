@@ -54,7 +54,8 @@ def json_of(text: str) -> Any:
 KINDS = ('key', 'quota', 'rate', 'model', 'time', 'server', 'reply', 'network', 'request', 'budget')
 
 class LLMError(CpqaError):
-    "A model did not answer: the `kind` of trouble, may the same request work `again` later, and seconds to `wait` if the service named them."
+    """A model did not answer: the `kind` of trouble, may the same request work `again` later, and seconds to `wait` if the service named
+    them."""
     def __init__(self, message: str, kind: str = 'server', again: bool = False, wait: float | None = None):
         super().__init__(message)
         if kind not in KINDS: raise ValueError(f'the kind of an LLMError is one of {", ".join(KINDS)}, got {kind!r}')
@@ -63,12 +64,12 @@ class LLMError(CpqaError):
 # %% ../../nbs/core/llm.ipynb #013d6455
 class LLM(Protocol):
     "Anything that completes a conversation."
-    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-                 on_text: Callable[[str], None] | None = None) -> Completion: ...
+    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+                 schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion: ...
 
 # %% ../../nbs/core/llm.ipynb #4a09c3fe
-def complete(llm: LLM, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-             on_text: Callable[[str], None] | None = None) -> Completion:
+def complete(llm: LLM, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+             schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
     "What `llm` says; `schema` and `on_text` are named to it only where they are given."
     more = {name: value for name, value in (('schema', schema), ('on_text', on_text)) if value is not None}
     return llm.complete(messages, max_tokens=max_tokens, temperature=temperature, **more)
@@ -90,10 +91,11 @@ class Recorded:
     "Asks `llm`, and adds each request with its answer to the JSON-lines file at `path`."
     def __init__(self, llm: LLM, path: str | Path): self.llm, self.tape, self.window = llm, Tape(path), getattr(llm, 'window', None)
 
-    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-                 on_text: Callable[[str], None] | None = None) -> Completion:
+    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+                 schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         said = complete(self.llm, messages, max_tokens=max_tokens, temperature=temperature, schema=schema, on_text=on_text)
-        line = Taken(request_key(messages, max_tokens, temperature, schema), tuple(Message(m.role, without_keys(m.content)) for m in messages),
+        line = Taken(request_key(messages, max_tokens, temperature, schema),
+                     tuple(Message(m.role, without_keys(m.content)) for m in messages),
                      msgspec.structs.replace(said, text=without_keys(said.text), data=None))
         self.tape.add(msgspec.json.encode(line))
         return said
@@ -105,8 +107,8 @@ class Replayed:
         self.path, self.window = Path(path), window
         self.answers = {taken.key: taken.completion for taken in Tape(path).read(msgspec.json.Decoder(Taken).decode)}
 
-    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-                 on_text: Callable[[str], None] | None = None) -> Completion:
+    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+                 schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         key = request_key(messages, max_tokens, temperature, schema)
         if (known := self.answers.get(key)) is not None:
             if on_text is not None and known.text: on_text(known.text)

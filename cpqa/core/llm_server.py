@@ -47,9 +47,11 @@ def request_in(path: str, body: dict[str, Any]) -> ServerRequest:
     api = 'anthropic' if path.endswith('/messages') else 'openai' if path.endswith('/chat/completions') else ''
     system = [Message('system', _words(body['system']))] if body.get('system') else []
     turns = [Message(m['role'], _words(m['content'])) for m in body['messages']]
-    form = ((body.get('output_config') or {}).get('format') or {}) if api == 'anthropic' else ((body.get('response_format') or {}).get('json_schema') or {})
+    form = ((body.get('output_config') or {}).get('format')
+            or {}) if api == 'anthropic' else ((body.get('response_format') or {}).get('json_schema') or {})
     most = body['max_tokens'] if api == 'anthropic' else body.get('max_completion_tokens', body.get('max_tokens', 1_000_000))
-    return ServerRequest(api, path, body['model'], (*system, *turns), most, body.get('temperature'), form.get('schema'), body.get('stream') is True, tuple(sorted(body)))
+    return ServerRequest(api, path, body['model'], (*system, *turns), most, body.get('temperature'), form.get('schema'),
+                         body.get('stream') is True, tuple(sorted(body)))
 
 # %% ../../nbs/core/llm_server.ipynb #bbb25084
 def text_pieces(text: str) -> list[str]:
@@ -59,7 +61,8 @@ def text_pieces(text: str) -> list[str]:
 def cut_to(said: Completion, request: ServerRequest) -> Completion:
     "The completion as the service sends it: of `max_tokens` pieces at most, with its counts and the model's name."
     words = text_pieces(said.text)
-    text, finish = (''.join(words[:request.max_tokens]), 'length') if len(words) > request.max_tokens else (said.text, said.finish or 'stop')
+    text, finish = (''.join(words[:request.max_tokens]), 'length') if len(words) > request.max_tokens else (said.text,
+        said.finish or 'stop')
     return msgspec.structs.replace(said, text=text, finish=finish, model=said.model or request.model,
                                    input_tokens=said.input_tokens or sum(len(text_pieces(m.content)) for m in request.messages),
                                    output_tokens=said.output_tokens or len(text_pieces(text)))
@@ -70,30 +73,37 @@ _STOPS = {'anthropic': {'stop': 'end_turn', 'length': 'max_tokens', 'refusal': '
 
 def _said(said: Completion) -> dict[str, str | None]:
     "OpenAI has a field of its own for the words of a model that declines."
-    return {'role': 'assistant', 'content': said.text, 'refusal': None} if said.finish != 'declined' else {'role': 'assistant', 'content': None, 'refusal': said.text}
+    return {'role': 'assistant', 'content': said.text, 'refusal': None} if said.finish != 'declined' else {'role': 'assistant',
+        'content': None, 'refusal': said.text}
 
 def whole_reply(api: str, said: Completion) -> dict[str, Any]:
     "The body of a reply that comes at once."
     stop = _STOPS[api].get(said.finish, said.finish)
     if api == 'anthropic':
-        return {'id': 'msg_1', 'type': 'message', 'role': 'assistant', 'model': said.model, 'content': [{'type': 'text', 'text': said.text}] if said.text else [],
-                'stop_reason': stop, 'stop_sequence': None, 'usage': {'input_tokens': said.input_tokens, 'output_tokens': said.output_tokens}}
-    return {'id': 'chatcmpl-1', 'object': 'chat.completion', 'created': 0, 'model': said.model, 'choices': [{'index': 0, 'message': _said(said), 'finish_reason': stop}],
-            'usage': {'prompt_tokens': said.input_tokens, 'completion_tokens': said.output_tokens, 'total_tokens': said.input_tokens + said.output_tokens}}
+        return {'id': 'msg_1', 'type': 'message', 'role': 'assistant', 'model': said.model,
+                'content': [{'type': 'text', 'text': said.text}] if said.text else [],
+                'stop_reason': stop, 'stop_sequence': None,
+                'usage': {'input_tokens': said.input_tokens, 'output_tokens': said.output_tokens}}
+    return {'id': 'chatcmpl-1', 'object': 'chat.completion', 'created': 0, 'model': said.model,
+            'choices': [{'index': 0, 'message': _said(said), 'finish_reason': stop}],
+            'usage': {'prompt_tokens': said.input_tokens, 'completion_tokens': said.output_tokens,
+                      'total_tokens': said.input_tokens + said.output_tokens}}
 
 # %% ../../nbs/core/llm_server.ipynb #447510cf
 def _event(data: dict[str, Any], name: str = '') -> bytes:
     return (f'event: {name}\n' if name else '').encode() + b'data: ' + msgspec.json.encode(data) + b'\n\n'
 
 def _anthropic_events(said: Completion) -> Iterator[bytes]:
-    start = whole_reply('anthropic', said) | {'content': [], 'stop_reason': None, 'usage': {'input_tokens': said.input_tokens, 'output_tokens': 0}}
+    start = whole_reply('anthropic', said) | {'content': [], 'stop_reason': None,
+                                              'usage': {'input_tokens': said.input_tokens, 'output_tokens': 0}}
     yield _event({'type': 'message_start', 'message': start}, 'message_start')
     yield _event({'type': 'content_block_start', 'index': 0, 'content_block': {'type': 'text', 'text': ''}}, 'content_block_start')
     yield _event({'type': 'ping'}, 'ping')
     for text in text_pieces(said.text):
         yield _event({'type': 'content_block_delta', 'index': 0, 'delta': {'type': 'text_delta', 'text': text}}, 'content_block_delta')
     yield _event({'type': 'content_block_stop', 'index': 0}, 'content_block_stop')
-    yield _event({'type': 'message_delta', 'delta': {'stop_reason': _STOPS['anthropic'].get(said.finish, said.finish), 'stop_sequence': None},
+    yield _event({'type': 'message_delta',
+                  'delta': {'stop_reason': _STOPS['anthropic'].get(said.finish, said.finish), 'stop_sequence': None},
                   'usage': {'output_tokens': said.output_tokens}}, 'message_delta')
     yield _event({'type': 'message_stop'}, 'message_stop')
 
@@ -114,9 +124,11 @@ def events(api: str, said: Completion) -> tuple[bytes, ...]:
 LLM_FAULTS = {
     'quota': 'the account is spent', 'gone': 'there is no such model', 'long': 'the prompt is too long for the model',
     'down': 'the connection is closed without an answer', 'page': 'a page for people, with a status of 200',
-    'cut': 'the connection breaks in the middle', 'short': 'a stream that ends early, as if it were done', 'busy': 'a stream with an error of overload in its middle',
+    'cut': 'the connection breaks in the middle', 'short': 'a stream that ends early, as if it were done',
+    'busy': 'a stream with an error of overload in its middle',
     'notjson': 'prose instead of JSON', 'half': 'half of the text, as if it were all', 'empty': 'a text without a letter',
-    'refusal': 'the model declines', 'declined': 'the same, in the field that OpenAI has for it', 'length': 'the text is cut short, and the finish says so',
+    'refusal': 'the model declines', 'declined': 'the same, in the field that OpenAI has for it',
+    'length': 'the text is cut short, and the finish says so',
     'slow': 'SECONDS before the answer begins', 'stall': 'SECONDS in the middle of a stream',
 }
 
@@ -127,7 +139,8 @@ class Faults:
         for item in filter(None, (part.strip() for part in text.split(','))):
             try: self._left.append(self._item(item))
             except ValueError as e:
-                raise CpqaError(f'{item[:60]!r} is no fault of a model service: expected NAME or NAME=TIMES with a NAME of {", ".join(LLM_FAULTS)} '
+                raise CpqaError(f'{item[:60]!r} is no fault of a model service: expected NAME or NAME=TIMES with a '
+                                f'NAME of {", ".join(LLM_FAULTS)} '
                                 f'(slow and stall as in slow=SECONDS*TIMES), or a status such as 429 or 500') from e
 
     def _item(self, item: str) -> list:
@@ -157,15 +170,20 @@ _ERRORS = {   # what happened: (status, type, code) of OpenAI, (status, type) of
     'key': ((401, 'invalid_request_error', 'invalid_api_key'), (401, 'authentication_error'), 'invalid key'),
     'quota': ((429, 'insufficient_quota', 'insufficient_quota'), (402, 'billing_error'), 'your credit balance is spent'),
     'gone': ((404, 'invalid_request_error', 'model_not_found'), (404, 'not_found_error'), 'there is no such model'),
-    'long': ((400, 'invalid_request_error', 'context_length_exceeded'), (400, 'invalid_request_error'), 'the prompt is too long for this model'),
+    'long': ((400, 'invalid_request_error', 'context_length_exceeded'), (400, 'invalid_request_error'),
+             'the prompt is too long for this model'),
     'busy': ((503, 'server_error', 'overloaded'), (529, 'overloaded_error'), 'overloaded'),
 }
-_TYPES = {400: 'invalid_request_error', 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error', 429: 'rate_limit_error', 529: 'overloaded_error'}
+_TYPES = {400: 'invalid_request_error', 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error',
+          429: 'rate_limit_error', 529: 'overloaded_error'}
 
 def error(api: str, what: str, message: str = '', param: str | None = None) -> tuple[int, dict[str, Any]]:
     "The status and the body of an error: `what` is a name such as 'quota', or a status."
-    openai, anthropic, words = _ERRORS.get(what) or ((int(what), _TYPES.get(int(what), 'server_error'), None), (int(what), _TYPES.get(int(what), 'api_error')), responses.get(int(what), 'overloaded').lower())
-    if api == 'anthropic': return anthropic[0], {'type': 'error', 'error': {'type': anthropic[1], 'message': message or words}, 'request_id': 'req_1'}
+    openai, anthropic, words = _ERRORS.get(what) or ((int(what), _TYPES.get(int(what), 'server_error'), None),
+                                                     (int(what), _TYPES.get(int(what), 'api_error')),
+                                                     responses.get(int(what), 'overloaded').lower())
+    if api == 'anthropic':
+        return anthropic[0], {'type': 'error', 'error': {'type': anthropic[1], 'message': message or words}, 'request_id': 'req_1'}
     return openai[0], {'error': {'message': message or words, 'type': openai[1], 'param': param, 'code': openai[2]}}
 
 # %% ../../nbs/core/llm_server.ipynb #7ea7db23
@@ -179,8 +197,9 @@ class Sent(Record, frozen=True):
     kind: str = 'application/json'
 
 _PAGE = b'<!DOCTYPE html><html><title>Room number, please</title></html>'
-_TEXTS = {'notjson': lambda text: 'I would rather talk about the weather.', 'half': lambda text: text[:len(text) // 2], 'empty': lambda text: '',
-          'refusal': lambda text: 'I cannot help with that.', 'declined': lambda text: 'I cannot help with that.', 'length': lambda text: text[:len(text) // 2]}
+_TEXTS = {'notjson': lambda text: 'I would rather talk about the weather.', 'half': lambda text: text[:len(text) // 2],
+          'empty': lambda text: '', 'refusal': lambda text: 'I cannot help with that.', 'declined': lambda text: 'I cannot help with that.',
+          'length': lambda text: text[:len(text) // 2]}
 
 def spoiled(said: Completion, fault: str) -> Completion:
     "What becomes of a completion by a fault of the model itself."
@@ -217,7 +236,8 @@ class _Handler(BaseHTTPRequestHandler):
         if reply is None: return
         owner, size = self.server.owner, sum(map(len, reply.parts))
         self.send_response(reply.status)
-        for name, value in (('Content-Type', reply.kind), ('Connection', 'close'), ('X-Content-Type-Options', 'nosniff')): self.send_header(name, value)
+        for name, value in (('Content-Type', reply.kind), ('Connection', 'close'), ('X-Content-Type-Options', 'nosniff')):
+            self.send_header(name, value)
         if reply.status == 429: self.send_header('Retry-After', owner.retry_after)
         self.send_header(*(('Transfer-Encoding', 'chunked') if reply.stream else ('Content-Length', str(size))))
         self.end_headers()
@@ -238,7 +258,8 @@ def _no(api: str, what: str, message: str = '', param: str | None = None) -> Sen
 
 class _Service:
     "What a service makes of a request that it could read."
-    def __init__(self, reply: Callable[..., str | Completion], misbehave: str, key: str | None, models: Sequence[str], refuses: Sequence[str]):
+    def __init__(self, reply: Callable[..., str | Completion], misbehave: str, key: str | None, models: Sequence[str],
+                 refuses: Sequence[str]):
         self.reply, self.faults, self.key, self.models, self.refuses = reply, Faults(misbehave), key, tuple(models), tuple(refuses)
         self.log: list[ServerRequest] = []
 
@@ -247,7 +268,8 @@ class _Service:
         if not request.api: return _no('', '404')
         if self.models and request.model not in self.models: return _no(request.api, 'gone')
         for name in (*self.refuses, *(['temperature'] if request.api == 'anthropic' else [])):
-            if name in request.fields: return _no(request.api, '400', f'Unsupported parameter: {name}: extra inputs are not permitted', name)
+            if name in request.fields:
+                return _no(request.api, '400', f'Unsupported parameter: {name}: extra inputs are not permitted', name)
         try: said = self.reply(request.messages, request.schema)
         except Exception as e: return _no(request.api, '500', f'{type(e).__name__}: {e}')
         said = cut_to(spoiled(said if isinstance(said, Completion) else Completion(said), fault), request)
@@ -255,13 +277,15 @@ class _Service:
 
 # %% ../../nbs/core/llm_server.ipynb #62ed32a6
 class LLMServer(_Service):
-    "A function behind `url`, on 127.0.0.1: `with LLMServer(reply) as server: ...`, where `reply(messages, schema)` gives a text or a `Completion`."
-    def __init__(self, reply: Callable[[tuple[Message, ...], dict[str, Any] | None], str | Completion], misbehave: str = '', *, key: str | None = None,
-                 models: Sequence[str] = (), refuses: Sequence[str] = (), retry_after: str = '1', port: int = 0):
+    """A function behind `url`, on 127.0.0.1: `with LLMServer(reply) as server: ...`, where `reply(messages, schema)` gives a text or a
+    `Completion`."""
+    def __init__(self, reply: Callable[[tuple[Message, ...], dict[str, Any] | None], str | Completion], misbehave: str = '', *,
+                 key: str | None = None, models: Sequence[str] = (), refuses: Sequence[str] = (), retry_after: str = '1', port: int = 0):
         super().__init__(reply, misbehave, key, models, refuses)
         self.retry_after, self.closing = retry_after, threading.Event()
         try: self._http = _Http(('127.0.0.1', port), _Handler)
-        except (OSError, OverflowError) as e: raise CpqaError(f'port {port} of 127.0.0.1 cannot be had ({e}): choose another, or 0 for a free one') from e
+        except (OSError, OverflowError) as e:
+            raise CpqaError(f'port {port} of 127.0.0.1 cannot be had ({e}): choose another, or 0 for a free one') from e
         self._http.owner, self.port = self, self._http.server_address[1]
         self.url = f'http://127.0.0.1:{self.port}'
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
@@ -283,12 +307,16 @@ class LLMServer(_Service):
         if headers.get('Host', '').lower() not in (f'127.0.0.1:{self.port}', f'localhost:{self.port}'): return _no('', '403')
         path = urlsplit(path).path
         if path.endswith('/models'):
-            return Sent(200, (msgspec.json.encode({'object': 'list', 'data': [{'id': name, 'object': 'model', 'created': 0, 'owned_by': 'cpqa'} for name in self.models]}),))
+            return Sent(200, (msgspec.json.encode({'object': 'list',
+                                                   'data': [{'id': name, 'object': 'model', 'created': 0, 'owned_by': 'cpqa'}
+                                                            for name in self.models]}),))
         try: request = request_in(path, msgspec.json.decode(body))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, msgspec.DecodeError) as e: return _no('anthropic' if path.endswith('/messages') else 'openai', '400', f'{type(e).__name__}: {e}')
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, msgspec.DecodeError) as e:
+            return _no('anthropic' if path.endswith('/messages') else 'openai', '400', f'{type(e).__name__}: {e}')
         fault, slow, stall = self.faults.next()
         given = headers.get('Authorization', '').removeprefix('Bearer ').strip() or headers.get('x-api-key', '')
-        request = msgspec.structs.replace(request, fault=fault, key='none' if not given else 'wrong' if self.key not in (None, given) else 'right')
+        request = msgspec.structs.replace(request, fault=fault,
+                                          key='none' if not given else 'wrong' if self.key not in (None, given) else 'right')
         self.log.append(request)
         if slow and self.closing.wait(slow): return None
         return self._reply(request, fault, stall)

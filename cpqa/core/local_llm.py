@@ -40,17 +40,20 @@ def _toy_tokenizer(pieces: Sequence[str], template: str | None) -> Any:
     vocabulary = {t: n for n, t in enumerate([*TOY_MARKS, *pieces])}
     tokenizer = tk.Tokenizer(tk.models.WordLevel(vocabulary, unk_token='<unk>'))
     tokenizer.pre_tokenizer, tokenizer.decoder = tk.pre_tokenizers.WhitespaceSplit(), tk.decoders.Fuse()
-    made = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token='<unk>', pad_token='<pad>', bos_token='<s>', eos_token='</s>',
-                                                additional_special_tokens=list(TOY_MARKS[4:]), model_input_names=['input_ids', 'attention_mask'])
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token='<unk>', pad_token='<pad>', bos_token='<s>',
+                                                eos_token='</s>', additional_special_tokens=list(TOY_MARKS[4:]),
+                                                model_input_names=['input_ids', 'attention_mask'])
     made.chat_template = template
     return made
 
 def toy_llama(folder: Path, says: str, window: int = 256, template: str | None = TEMPLATE) -> Path:
-    "Writes a Llama that says a text, whatever it is asked, to the folder; `template` is how it is told who speaks, None for a model that knows no turns."
+    """Writes a Llama that says a text, whatever it is asked, to the folder; `template` is how it is told who speaks, None for a model that
+    knows no turns."""
     torch, transformers = require('torch', 'models'), require('transformers', 'models')
     pieces = pieces_of(says)
     size = -(-(len(TOY_MARKS) + len(pieces)) // 4) * 4   # of the vocabulary, and of a token's vector: one number for each token
-    config = transformers.LlamaConfig(vocab_size=size, hidden_size=size, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, bos_token_id=2,
+    config = transformers.LlamaConfig(vocab_size=size, hidden_size=size, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+                                      bos_token_id=2,
                                       eos_token_id=3, pad_token_id=1, max_position_embeddings=window, tie_word_embeddings=False)
     with _hushed(), torch.no_grad():
         model = transformers.LlamaForCausalLM(config)
@@ -59,7 +62,8 @@ def toy_llama(folder: Path, says: str, window: int = 256, template: str | None =
         for a, b in pairwise([*range(len(TOY_MARKS), len(TOY_MARKS) + len(pieces)), 3]): follows[len(TOY_MARKS), a], follows[b, a] = 0, 1
         model.model.embed_tokens.weight.copy_(torch.eye(size))
         model.lm_head.weight.copy_(follows)
-        for part in (model.model.layers[0].self_attn.o_proj, model.model.layers[0].mlp.down_proj): part.weight.zero_()   # so only the last token counts
+        # so only the last token counts
+        for part in (model.model.layers[0].self_attn.o_proj, model.model.layers[0].mlp.down_proj): part.weight.zero_()
         model.save_pretrained(folder)
         _toy_tokenizer(pieces, template).save_pretrained(folder)
     return Path(folder)
@@ -83,7 +87,8 @@ def unmarked(text: str, marks: Sequence[str]) -> str:
 _WRITTEN = re.compile(r'<\|?/?[\w｜]+\|?>|\[/?[A-Z_]+\]|<</?[A-Z]+>>')
 
 def marks_of(tokenizer: Any) -> tuple[str, ...]:
-    "What sets turns apart or ends a text: the tokens that were added beside the words, and marks like `[INST]` that the template writes as words."
+    """What sets turns apart or ends a text: the tokens that were added beside the words, and marks like `[INST]` that the template writes
+    as words."""
     found = {*tokenizer.get_added_vocab(), *tokenizer.all_special_tokens, *_WRITTEN.findall(str(tokenizer.chat_template or ''))}
     return tuple(sorted(t for t in found if len(t.strip()) > 1))
 
@@ -106,10 +111,12 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     if not tokenizer.chat_template: return list(tokenizer(plain_turns(turns))['input_ids'])
     for tried in (turns, without_system(turns)):
         try:   # models that can think aloud are told to answer at once
-            text = tokenizer.apply_chat_template([{'role': m.role, 'content': m.content} for m in tried], tokenize=False, add_generation_prompt=True, enable_thinking=False)
+            text = tokenizer.apply_chat_template([{'role': m.role, 'content': m.content} for m in tried], tokenize=False,
+                                                 add_generation_prompt=True, enable_thinking=False)
             return list(tokenizer(text, add_special_tokens=False)['input_ids'])
         except Exception as e: trouble = e   # whatever a template raises
-    raise LLMError(f'the template of this model takes no such turns ({short(str(trouble), 100)}): begin with the user, and let the turns alternate', 'request') from trouble
+    raise LLMError(f'the template of this model takes no such turns ({short(str(trouble), 100)}): begin with the '
+                   'user, and let the turns alternate', 'request') from trouble
 
 # %% ../../nbs/core/local_llm.ipynb #6ae78648
 _HUB = re.compile(r'[A-Za-z0-9][\w.-]*(/[\w.-]+)?')
@@ -119,11 +126,14 @@ def where(name: str | Path) -> tuple[str, dict[str, str]]:
     path = Path(os.path.expanduser(name))
     if path.suffix.lower() == '.gguf':
         if not path.is_file(): raise LLMError(f'there is no file {str(name)!r}: give the path of a GGUF file', 'model')
-        if not find_spec('gguf'): raise LLMError("a GGUF file is read by the package 'gguf', which is not installed: run  pip install gguf  and try again", 'model')
+        if not find_spec('gguf'):
+            raise LLMError("a GGUF file is read by the package 'gguf', which is not installed: run  pip install gguf  and try again",
+                           'model')
         return str(path.parent), {'gguf_file': path.name}
     if str(name).strip() and path.is_dir(): return str(path), {}
     if _HUB.fullmatch(str(name)): return str(name), {}
-    raise LLMError(f'there is no folder {str(name)!r}: give a folder with a model, a GGUF file, or a name at Hugging Face such as Qwen/Qwen3-4B-Instruct-2507', 'model')
+    raise LLMError(f'there is no folder {str(name)!r}: give a folder with a model, a GGUF file, or a name at Hugging Face such '
+                   'as Qwen/Qwen3-4B-Instruct-2507', 'model')
 
 # %% ../../nbs/core/local_llm.ipynb #3074681e
 def load_llm(name: str | Path, device: str | None = None) -> tuple[Any, Any]:
@@ -133,14 +143,17 @@ def load_llm(name: str | Path, device: str | None = None) -> tuple[Any, Any]:
     try:
         with _hushed():
             tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **more)
-            model, found = transformers.AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, use_safetensors=True, output_loading_info=True,
+            model, found = transformers.AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, use_safetensors=True,
+                                                                             output_loading_info=True,
                                                                              dtype=torch.float32 if device == 'cpu' else 'auto', **more)
             model = model.eval().to(device)
     except Exception as e:   # the libraries raise errors of a dozen kinds for a damaged file
         why = short(str(e).strip().split('\n')[0], 160) or type(e).__name__
-        raise LLMError(f'the model {short(str(name), 80)} could not be loaded ({why}): give a folder with config.json, a tokenizer and safetensors files, '
+        raise LLMError(f'the model {short(str(name), 80)} could not be loaded ({why}): give a folder with config.json, a '
+                       'tokenizer and safetensors files, '
                        'a GGUF file, or a name at Hugging Face and a network', 'model') from e
-    if missing := sorted(found['missing_keys']): raise LLMError(f'{short(str(name), 80)} has no weights for {", ".join(missing[:3])}: it is no model that writes text', 'model')
+    if missing := sorted(found['missing_keys']):
+        raise LLMError(f'{short(str(name), 80)} has no weights for {", ".join(missing[:3])}: it is no model that writes text', 'model')
     return model, tokenizer
 
 # %% ../../nbs/core/local_llm.ipynb #c85be09d
@@ -153,15 +166,30 @@ def settings(tokenizer: Any, ends: Sequence[int], room: int, temperature: float,
     "How transformers is to write: at most `room` tokens until one of the `ends`, the likeliest at a temperature of nought, else drawn."
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else [*ends, 0][0]
     how = {'do_sample': True, 'temperature': temperature, 'top_k': 0, 'top_p': 1.0} if temperature > 0 else {'do_sample': False}
-    return require('transformers', 'models').GenerationConfig(max_new_tokens=room, max_time=timeout, eos_token_id=list(ends) or None, pad_token_id=pad,
-                                                              repetition_penalty=1.0, num_beams=1, **how)
+    return require('transformers', 'models').GenerationConfig(max_new_tokens=room, max_time=timeout, eos_token_id=list(ends) or None,
+                                                              pad_token_id=pad, repetition_penalty=1.0, num_beams=1, **how)
 
 def _streamer(tokenizer: Any, on_text: Callable[[str], None] | None) -> Any:
     "What hands each piece of text on as it is finished; None where nobody listens."
     if on_text is None: return None
-    streamer = require('transformers', 'models').TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    streamer = require('transformers', 'models').TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True,
+                                                              clean_up_tokenization_spaces=False)
     streamer.on_finalized_text = lambda text, stream_end=False: on_text(text) if text else None
     return streamer
+
+# %% ../../nbs/core/local_llm.ipynb #495d1ecb
+def _generate(llm: 'LocalLLM', ids: list[int], room: int, temperature: float, on_text: Callable[[str], None] | None) -> list[int]:
+    torch = require('torch', 'models')
+    given = torch.tensor([ids], device=llm.network.device)
+    with torch.inference_mode(), _hushed():
+        try:
+            out = llm.network.generate(given, attention_mask=torch.ones_like(given),
+                                       generation_config=settings(llm.tokenizer, llm.ends, room, temperature, llm.timeout),
+                                       streamer=_streamer(llm.tokenizer, on_text))
+        except torch.OutOfMemoryError as e:
+            raise LLMError(f'the memory of {llm.network.device} does not hold {len(ids):,} tokens: ask with '
+                           'fewer passages, or use the CPU', 'request') from e
+    return out[0, len(ids):].tolist()
 
 # %% ../../nbs/core/local_llm.ipynb #ae7db6fd
 class LocalLLM:
@@ -175,7 +203,8 @@ class LocalLLM:
     ):
         self.network, self.tokenizer = load_llm(name, device)
         longest = window_from(self.network.config, self.tokenizer)
-        if window is not None and not 2 <= window <= longest: raise CpqaError(f'{short(str(name), 80)} takes 2 to {longest:,} tokens, got window={window:,}')
+        if window is not None and not 2 <= window <= longest:
+            raise CpqaError(f'{short(str(name), 80)} takes 2 to {longest:,} tokens, got window={window:,}')
         path = Path(os.path.expanduser(name))
         self.model = path.resolve().name if path.exists() else str(name)   # a folder's path is nobody's business
         self.window, self.timeout, self._lock = window or longest, timeout, Lock()
@@ -188,23 +217,20 @@ class LocalLLM:
         "How many tokens a text has."
         return len(self.tokenizer(text, add_special_tokens=False)['input_ids'])
 
-    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-                 on_text: Callable[[str], None] | None = None) -> Completion:
+    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+                 schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         "What the model says. Raises `LLMError` where the turns leave no room for an answer, or the time is up."
         began, ids = time.monotonic(), prompt_ids(self.tokenizer, messages)
         if not ids: raise LLMError(f'{self.model} knows no letter of these turns: ask in a language that it was made for', 'request')
         room = min(max_tokens, self.window - len(ids))
-        if room < 1: raise LLMError(f'{len(ids):,} tokens leave no room for an answer, {self.model} takes {self.window:,}: ask with fewer or shorter passages', 'request')
-        with self._lock: new = self._generate(ids, room, temperature, on_text)
+        if room < 1:
+            raise LLMError(f'{len(ids):,} tokens leave no room for an answer, {self.model} takes {self.window:,}: '
+                           'ask with fewer or shorter passages', 'request')
+        with self._lock: new = _generate(self, ids, room, temperature, on_text)
         ended = bool(new) and new[-1] in self.ends
-        if not ended and len(new) < room: raise LLMError(f'{self.model} was not done after {self.timeout:g} seconds: allow more time, or fewer tokens', 'time', again=True)
+        if not ended and len(new) < room:
+            raise LLMError(f'{self.model} was not done after {self.timeout:g} seconds: allow more time, or fewer tokens', 'time',
+                           again=True)
         text = self.tokenizer.decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=False).strip()
-        return Completion(text, self.model, len(ids), len(new), None if schema is None else json_of(text), 'stop' if ended else 'length', (time.monotonic() - began) * 1000, 0.0)
-
-    def _generate(self, ids: list[int], room: int, temperature: float, on_text: Callable[[str], None] | None) -> list[int]:
-        torch = require('torch', 'models')
-        given = torch.tensor([ids], device=self.network.device)
-        with torch.inference_mode(), _hushed():
-            try: out = self.network.generate(given, attention_mask=torch.ones_like(given), generation_config=settings(self.tokenizer, self.ends, room, temperature, self.timeout), streamer=_streamer(self.tokenizer, on_text))
-            except torch.OutOfMemoryError as e: raise LLMError(f'the memory of {self.network.device} does not hold {len(ids):,} tokens: ask with fewer passages, or use the CPU', 'request') from e
-        return out[0, len(ids):].tolist()
+        return Completion(text, self.model, len(ids), len(new), None if schema is None else json_of(text), 'stop' if ended else 'length',
+                          (time.monotonic() - began) * 1000, 0.0)

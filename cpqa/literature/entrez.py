@@ -36,20 +36,24 @@ _EARLIEST, _LATEST = date(1800, 1, 1), date(3000, 12, 31)
 
 class Searching(Asking):
     "The verbs that turn words into ids."
-    def search(self, term: str, db: str = 'pubmed', retmax: int = 20, start: int = 0, sort: str = 'relevance', since: str | int | None = None,
-               until: str | int | None = None, history: bool = False) -> SearchReply:
-        "At most `retmax` ids from place `start` on, published from `since` to `until`; with `history` NCBI keeps all of them for some hours."
+    def search(self, term: str, db: str = 'pubmed', retmax: int = 20, start: int = 0, sort: str = 'relevance',
+               since: str | int | None = None, until: str | int | None = None, history: bool = False) -> SearchReply:
+        """At most `retmax` ids from place `start` on, published from `since` to `until`; with `history` NCBI keeps all of them for some
+        hours."""
         if not term.strip(): raise EntrezError('the query is empty: give words to search for')
         if not re.fullmatch('[a-z]{2,30}', db): raise EntrezError(f'{db[:40]!r} is no name of a database: give one like pubmed or pmc')
         if sort not in _SORTS: raise EntrezError(f'cannot sort by {sort!r}: choose {" or ".join(_SORTS)}')
         if retmax < 0 or start < 0 or retmax + start > MOST_IDS:
-            raise EntrezError(f'PubMed gives the first {MOST_IDS:,} hits only, and {retmax:,} from place {start:,} on were asked: use search_all')
+            raise EntrezError(f'PubMed gives the first {MOST_IDS:,} hits only, and {retmax:,} from place '
+                              f'{start:,} on were asked: use search_all')
         first, last = entrez_date(since), entrez_date(until, last=True)
         if first and last and first > last: raise EntrezError(f'since {since} is later than until {until}: exchange them')
         return self._search(term, db, retmax, start, sort, (first or _EARLIEST, last or _LATEST) if first or last else None, history)
 
-    def _search(self, term: str, db: str, retmax: int, start: int, sort: str, dates: tuple[date, date] | None, history: bool = False) -> SearchReply:
-        fields = [('db', db), ('term', ' '.join(term.split())), ('retmax', str(retmax)), ('retstart', str(start)), ('sort', _SORTS[sort]), ('retmode', 'xml')]
+    def _search(self, term: str, db: str, retmax: int, start: int, sort: str, dates: tuple[date, date] | None,
+                history: bool = False) -> SearchReply:
+        fields = [('db', db), ('term', ' '.join(term.split())), ('retmax', str(retmax)), ('retstart', str(start)), ('sort', _SORTS[sort]),
+                  ('retmode', 'xml')]
         if dates: fields += [('datetype', 'pdat'), *zip(('mindate', 'maxdate'), date_text(*dates))]
         if history: fields.append(('usehistory', 'y'))
         return self._ask('esearch', fields, read_search, f'a search in {db}', keep=not history)   # what is kept for hours is stale tomorrow
@@ -71,7 +75,8 @@ def cut(first: date, last: date) -> tuple[tuple[date, date], tuple[date, date]] 
 
 class Slicing(Searching):
     "Searches with more hits than PubMed gives."
-    def search_all(self, term: str, limit: int | None = None, db: str = 'pubmed', since: str | int | None = None, until: str | int | None = None) -> Iterator[str]:
+    def search_all(self, term: str, limit: int | None = None, db: str = 'pubmed', since: str | int | None = None,
+                   until: str | int | None = None) -> Iterator[str]:
         "The ids of all hits (or of `limit` of them), the newest first, each once; what could not be listed is said in `events`."
         if limit is not None and limit < 1: raise EntrezError(f'limit must be 1 or more, got {limit}')
         whole = self.search(term, db, min(limit or MOST_IDS, MOST_IDS), 0, 'date', since, until)
@@ -87,12 +92,15 @@ class Slicing(Searching):
             page = page or self._search(term, db, MOST_IDS, 0, 'date', (first, last))
             parts = cut(first, last) if page.count > len(page.ids) else None
             if parts: spans += [(*part, None) for part in reversed(parts)]; continue
-            if page.count > len(page.ids): self._say(f'esearch: {page.count:,} hits of one day, {first}, of which PubMed gives {len(page.ids):,}')
+            if page.count > len(page.ids):
+                self._say(f'esearch: {page.count:,} hits of one day, {first}, of which PubMed gives {len(page.ids):,}')
             new = [i for i in dict.fromkeys(page.ids) if i not in seen]
             seen.update(new)
             yield from new
         for i in (i for i in whole.ids if i not in seen): seen.add(i); yield i   # hits without a date that any span holds
-        if len(seen) < whole.count: self._say(f'esearch: {whole.count - len(seen):,} of {whole.count:,} hits could not be listed, as their dates cannot be cut further')
+        if len(seen) < whole.count:
+            self._say(f'esearch: {whole.count - len(seen):,} of {whole.count:,} hits could not be listed, as '
+                      'their dates cannot be cut further')
 
 # %% ../../nbs/literature/entrez.ipynb #cceec624
 def parse_articles(articles: list[tuple[str, bytes]], db: str) -> list[Document | Skipped]:
@@ -141,10 +149,12 @@ class Fetching(Slicing):
             if lost >= 2: got.fail(batch, 'not asked, because the batches before it failed'); continue
             lost = 0 if self._batch(batch, db, got) else lost + 1
         for fault in got.faults: self._say(f'efetch: {fault}')
-        if got.failed and len(got.failed) == len(ids): raise EntrezError(f'none of {_some(ids)} could be had: {got.faults[0].partition("): ")[2]}')
+        if got.failed and len(got.failed) == len(ids):
+            raise EntrezError(f'none of {_some(ids)} could be had: {got.faults[0].partition("): ")[2]}')
         missing = tuple(i for i in ids if i not in got.documents and i not in got.failed)
         if missing: self._say(f'efetch: {len(missing)} of {len(ids)} ids are not in {db}')
-        return Fetched(tuple(got.documents[i] for i in ids if i in got.documents), missing, tuple(got.faults), tuple(i for i in ids if i in got.failed))
+        return Fetched(tuple(got.documents[i] for i in ids if i in got.documents), missing, tuple(got.faults),
+                       tuple(i for i in ids if i in got.failed))
 
     def _from_cache(self, ids: tuple[str, ...], db: str, got: _Harvest):
         if not self.cache: return
@@ -203,7 +213,8 @@ class Storing(Batches):
         "The documents from place `start` on of what the history server keeps, `most` at a time; () after the last."
         if not stored.webenv: raise EntrezError('this search was not left with the history server: search with history=True')
         if isinstance(stored, SearchReply) and start >= stored.count: return ()   # NCBI would call it an error
-        fields = [('db', db), ('WebEnv', stored.webenv), ('query_key', stored.query_key), ('retstart', str(start)), ('retmax', str(most)), ('retmode', 'xml')]
+        fields = [('db', db), ('WebEnv', stored.webenv), ('query_key', stored.query_key), ('retstart', str(start)), ('retmax', str(most)),
+                  ('retmode', 'xml')]
         articles = self._ask('efetch', fields, lambda body: cut_articles(body, db), f'for {most} stored records', post=True, keep=False)
         return tuple(d for _, _, d in read_documents(articles, db) if isinstance(d, Document))
 
@@ -214,8 +225,11 @@ class Entrez(Storing):
         "The id in `to` of each id in `db` that has one: PMIDs to PMCIDs, or back."
         found: dict[str, str] = {}
         for batch in _batches(clean_ids(ids, db), self.batch):
-            fields = [('dbfrom', db), ('db', to), ('linkname', f'{db}_{to}'), ('retmode', 'xml'), *(('id', i.removeprefix('PMC')) for i in batch)]
-            try: links = self._ask('elink', fields, lambda body: read_links(body, f'{db}_{to}'), f'for the links of {_some(batch)}', post=True)
+            fields = [('dbfrom', db), ('db', to), ('linkname', f'{db}_{to}'), ('retmode', 'xml'),
+                      *(('id', i.removeprefix('PMC')) for i in batch)]
+            try:
+                links = self._ask('elink', fields, lambda body: read_links(body, f'{db}_{to}'), f'for the links of {_some(batch)}',
+                                  post=True)
             except EntrezError as e: raise EntrezError(str(e), partial=found) from e
             full = {('PMC' if db == 'pmc' else '') + i: ('PMC' if to == 'pmc' else '') + others[0] for i, others in links.items()}
             found |= {i: full[i] for i in batch if i in full}

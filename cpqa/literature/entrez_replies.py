@@ -18,9 +18,11 @@ from .polite_http import Trouble, xml_root
 
 # %% ../../nbs/literature/entrez_replies.ipynb #5927af00
 _OURS = re.compile(r"cannot be larger|can only retrieve|not known|too old", re.I)
-_THEIRS = re.compile(r'time[d -]*out|temporar|unavailable|overload|try again|could ?n.t resolve|unable to|failed to|backend failed|server is|server error|'
+_THEIRS = re.compile(r'time[d -]*out|temporar|unavailable|overload|try again|could ?n.t resolve|unable to|failed to|backend '
+                     r'failed|server is|server error|'
                      r'exception|external viewer|proxy_stream|bad gateway|forwarding|error occurred: cannot get', re.I)
-_ALSO_OURS = re.compile(r'\b(invalid|neither|unknown|unsupported|missing|required|omitted)\b|not specified|not supported|nothing to ?do|empty (id|term)|is empty!|no (ids|terms?)\b|UID=', re.I)
+_ALSO_OURS = re.compile(r'\b(invalid|neither|unknown|unsupported|missing|required|omitted)\b|not specified|not supported|nothing to '
+                        r'?do|empty (id|term)|is empty!|no (ids|terms?)\b|UID=', re.I)
 
 def is_theirs(error: str) -> bool:
     "Does the ERROR text of an answer clearly speak of a fault inside of NCBI, which may pass?"
@@ -42,7 +44,9 @@ def _root(body: bytes, name: str) -> etree._Element:
     return root
 
 def _text(e: etree._Element | None, path: str = '.') -> str: return '' if e is None else ' '.join((e.findtext(path) or '').split())
-def _texts(e: etree._Element, path: str) -> tuple[str, ...]: return tuple(t for c in e.iterfind(path) if (t := ' '.join(''.join(c.itertext()).split())))
+def _texts(e: etree._Element, path: str) -> tuple[str,
+                                                  ...]: return tuple(t for c in e.iterfind(path)
+                                                                     if (t := ' '.join(''.join(c.itertext()).split())))
 
 # %% ../../nbs/literature/entrez_replies.ipynb #8666a2a2
 class SearchReply(Record, frozen=True):
@@ -55,7 +59,8 @@ class SearchReply(Record, frozen=True):
     webenv: str = ''
     query_key: str = ''
 
-_WARNINGS = {'PhraseNotFound': 'not found', 'FieldNotFound': 'no such field', 'PhraseIgnored': 'ignored', 'QuotedPhraseNotFound': 'phrase not found', 'OutputMessage': ''}
+_WARNINGS = {'PhraseNotFound': 'not found', 'FieldNotFound': 'no such field', 'PhraseIgnored': 'ignored',
+             'QuotedPhraseNotFound': 'phrase not found', 'OutputMessage': ''}
 
 def read_search(body: bytes) -> SearchReply:
     "The answer of esearch."
@@ -82,7 +87,8 @@ def read_post(body: bytes) -> Posted:
 
 # %% ../../nbs/literature/entrez_replies.ipynb #ca10836a
 def read_links(body: bytes, name: str = 'pubmed_pmc') -> dict[str, tuple[str, ...]]:
-    "The answer of elink: the ids that the link `name` leads to from each id asked. Sets that were asked for several ids at once are left out."
+    """The answer of elink: the ids that the link `name` leads to from each id asked. Sets that were asked for several ids at once are left
+    out."""
     found: dict[str, tuple[str, ...]] = {}
     for s in _root(body, 'eLinkResult').iterfind('LinkSet'):
         ids = _texts(s, 'IdList/Id')

@@ -41,10 +41,12 @@ def _uncite(text: str) -> str:
     return re.sub(rf'(?<=\w){_CITE}(?=\w)|\s+{_CITE}|{_CITE}\s+', ' ', text).replace(_CITE, '')
 
 # %% ../../nbs/literature/jats.ipynb #68eba675
-_DROPPED = frozenset('graphic inline-graphic media supplementary-material object-id alt-text long-desc permissions ref-list bio related-article '
+_DROPPED = frozenset('graphic inline-graphic media supplementary-material object-id alt-text long-desc '
+                     'permissions ref-list bio related-article '
                      'related-object private-char index-term hr col colgroup sec-meta kwd-group xref-group'.split())
 _FLOATS = frozenset('fig fig-group table-wrap table-wrap-group boxed-text fn'.split())
-_BLOCKS = frozenset('list list-item def-list def-item disp-quote verse-group verse-line speech statement preformat code attrib title sec'.split())
+_BLOCKS = frozenset('list list-item def-list def-item disp-quote verse-group verse-line speech statement preformat code attrib title '
+                    'sec'.split())
 _SPACED = frozenset('break disp-formula disp-formula-group chem-struct-wrap array label td th tr'.split())
 
 def _tex(text: str) -> str:
@@ -118,7 +120,8 @@ def _walk(r: _Reader, e: etree._Element):
         last = name or last
 
 def element_lines(e: etree._Element | None, floats: list | None = None, marks: bool = True) -> list[str]:
-    "The text of a JATS element, a string for each paragraph or item; floating elements are appended to `floats`, footnote `marks` kept or not."
+    """The text of a JATS element, a string for each paragraph or item; floating elements are appended to `floats`, footnote `marks` kept or
+    not."""
     if e is None: return []
     reader = _Reader(floats, marks=marks)
     _walk(reader, e)
@@ -198,7 +201,8 @@ def _supplement(e: etree._Element) -> bool:
 # %% ../../nbs/literature/jats.ipynb #eefbbc93
 def _run_in(p: etree._Element, line: str) -> tuple[str, str]:
     "The bold heading at the start of the paragraph `p` of an abstract, and the rest of its `line`."
-    if tag_of(p) != 'p' or not len(p) or (p.text or '').strip() or tag_of(p[0]) not in ('bold', 'italic', 'sc', 'underline'): return '', line
+    if tag_of(p) != 'p' or not len(p) or (p.text or '').strip() or tag_of(p[0]) not in ('bold', 'italic', 'sc', 'underline'):
+        return '', line
     head = line_of(p[0])
     rest = line.removeprefix(head).lstrip()
     short = 0 < len(head) <= 60 and len(head.split()) <= 5 and line.startswith(head)
@@ -229,7 +233,8 @@ def _tables(e: etree._Element) -> list[etree._Element]:
 
 def _footnote(e: etree._Element) -> list[str]:
     "The lines of a footnote, its mark before the first."
-    mark, lines = line_of(e.find('label'), True).strip('[]() '), [t for c in e.iterfind('*') if tag_of(c) != 'label' for t in element_lines(c)]
+    mark, lines = line_of(e.find('label'),
+                          True).strip('[]() '), [t for c in e.iterfind('*') if tag_of(c) != 'label' for t in element_lines(c)]
     if mark and lines: lines[0] = (f'[{mark}] ' if mark.isalnum() else f'{mark} ') + lines[0]
     return lines
 

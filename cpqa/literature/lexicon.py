@@ -42,7 +42,8 @@ def words(text: str) -> list[tuple[str, int, int]]:
     return found
 
 # %% ../../nbs/literature/lexicon.ipynb #caace60e
-_SINGULAR = ((r'omata$', 'oma'), (r'(?<!disea)(?<=[ao])ses$', 'sis'), (r'^(nev|foc)i$', r'\1us'), (r'(?<!secondar)(?<=[^aeiou])ies$', 'y'), (r'(?<![suiy])(?<!secondarie)s$', ''))
+_SINGULAR = ((r'omata$', 'oma'), (r'(?<!disea)(?<=[ao])ses$', 'sis'), (r'^(nev|foc)i$', r'\1us'), (r'(?<!secondar)(?<=[^aeiou])ies$', 'y'),
+             (r'(?<![suiy])(?<!secondarie)s$', ''))
 _PLURAL = ((r'oma$', ('omas', 'omata')), (r'sis$', ('ses',)), (r'^(nev|foc)us$', (r'\1i',)), (r'(?<=[^aeiou])y$', ('ies',)),
            (r'(s|x|ic|al|ive|ed|[0-9])$', ()), (r'$', ('s',)))
 
@@ -83,39 +84,52 @@ def _list(text: str) -> tuple[str, ...]: return tuple(p.strip() for p in text.sp
 # %% ../../nbs/literature/lexicon.ipynb #d7164ad6
 _SENSES = (
     Trap('animals and stars', 'Cancer is a genus of crabs and a sign of the zodiac', _list(
-        'genus cancer, cancer pagurus, cancer magister, cancer borealis, cancer irroratus, cancer productus, cancer antennarius, cancer gracilis, '
+        'genus cancer, cancer pagurus, cancer magister, cancer borealis, cancer irroratus, cancer productus, cancer '
+        'antennarius, cancer gracilis, '
         'tropic of cancer, sign of cancer, zodiac cancer, cancer crab, cancer the crab')),
     Trap('malignant, of other diseases', 'here malignant only means dangerous', _list(
-        'malignant hypertension, accelerated malignant hypertension, malignant phase hypertension, malignant hyperthermia, malignant hyperpyrexia, '
+        'malignant hypertension, accelerated malignant hypertension, malignant phase hypertension, malignant '
+        'hyperthermia, malignant hyperpyrexia, '
         'malignant pyrexia, neuroleptic malignant syndrome, neuroleptic malignant, malignant otitis, malignant otitis externa, '
         'malignant external otitis, malignant catarrhal fever, malignant malaria, malignant tertian, malignant edema, malignant pustule, '
-        'malignant arrhythmia, malignant ventricular arrhythmia, malignant nephrosclerosis, malignant nephroangiosclerosis, malignant glaucoma, '
-        'malignant exophthalmos, malignant infarction, malignant middle cerebral artery infarction, malignant mca infarction, malignant stroke, '
-        'malignant brain edema, malignant cerebral edema, malignant obesity, malignant anemia, malignant vasovagal syncope, malignant atrophic papulosis, '
+        'malignant arrhythmia, malignant ventricular arrhythmia, malignant nephrosclerosis, malignant '
+        'nephroangiosclerosis, malignant glaucoma, '
+        'malignant exophthalmos, malignant infarction, malignant middle cerebral artery infarction, malignant mca '
+        'infarction, malignant stroke, '
+        'malignant brain edema, malignant cerebral edema, malignant obesity, malignant anemia, malignant vasovagal syncope, '
+        'malignant atrophic papulosis, '
         'malignant migrating partial seizure, malignant migraine, malignant catatonia, malignant vertigo, malignant positional vertigo')),
     Trap('tumor, a swelling', 'the old sense of the word, or a name that kept it', _list(
         'tumor necrosis factor, brown tumor, browns tumor, pott puffy tumor, potts puffy tumor, puffy tumor, phantom tumor, pseudo tumor, '
-        'sternomastoid tumor, sternocleidomastoid tumor, calor and tumor, dolor and tumor, rubor and tumor, tumor and dolor, tumor and calor')
+        'sternomastoid tumor, sternocleidomastoid tumor, calor and tumor, dolor and tumor, rubor and tumor, '
+        'tumor and dolor, tumor and calor')
         + tuple(f'{a}, {b}' for x in ('rubor', 'calor', 'dolor') for a, b in (('tumor', x), (x, 'tumor')))),
     Trap('metastatic, of other things', 'here metastatic means carried or laid down elsewhere', _list(
-        'metastatic calcification, metastatic abscess, metastatic infection, metastatic endophthalmitis, metastatic tuberculosis, metastatic pneumonia')),
+        'metastatic calcification, metastatic abscess, metastatic infection, metastatic endophthalmitis, metastatic '
+        'tuberculosis, metastatic pneumonia')),
     Trap('not cancer', 'the word is denied', _list(
         'non cancer, non cancerous, non neoplastic, non malignant, non tumor, non tumorous')),
     Trap('overgrown nerves and vessels', 'named like tumours, but scars or wide vessels', _list(
-        'morton neuroma, mortons neuroma, plantar neuroma, traumatic neuroma, amputation neuroma, stump neuroma, spider angioma, spider nevus')),
+        'morton neuroma, mortons neuroma, plantar neuroma, traumatic neuroma, amputation neuroma, stump '
+        'neuroma, spider angioma, spider nevus')),
 )
 
 # %% ../../nbs/literature/lexicon.ipynb #81603b65
 _NAMES = (
     Trap('genes, proteins and viruses', 'called after the tumour in which they were found', _list(
-        'papilloma virus, human papilloma virus, sarcoma virus, rous sarcoma virus, leukemia virus, murine leukemia virus, feline leukemia virus, '
-        'human t cell leukemia virus, human t cell lymphoma virus, mammary tumor virus, mouse mammary tumor virus, leukemia inhibitory factor, '
-        'kaposi sarcoma associated herpesvirus, kaposi sarcoma herpesvirus, kaposi sarcoma associated herpes virus, retinoblastoma protein, '
+        'papilloma virus, human papilloma virus, sarcoma virus, rous sarcoma virus, leukemia virus, murine leukemia '
+        'virus, feline leukemia virus, '
+        'human t cell leukemia virus, human t cell lymphoma virus, mammary tumor virus, mouse mammary tumor '
+        'virus, leukemia inhibitory factor, '
+        'kaposi sarcoma associated herpesvirus, kaposi sarcoma herpesvirus, kaposi sarcoma associated herpes '
+        'virus, retinoblastoma protein, '
         'b cell lymphoma 2, b cell lymphoma 6, fused in sarcoma, ewing sarcoma breakpoint region 1, promyelocytic leukemia protein, '
-        'promyelocytic leukemia nuclear body, von hippel lindau protein, casitas b lineage lymphoma, wilms tumor 1, tumor protein p53, tumor protein 53')),
+        'promyelocytic leukemia nuclear body, von hippel lindau protein, casitas b lineage lymphoma, wilms tumor 1, '
+        'tumor protein p53, tumor protein 53')),
     Trap('people', 'equations of nerve cells, after Alan Hodgkin', _list('hodgkin huxley, goldman hodgkin katz, goldman hodgkin')),
     Trap('organisations and journals', 'the name of an institute says nothing about the question', _list(
-        'national cancer institute, american cancer society, american joint committee on cancer, international agency for research on cancer, '
+        'national cancer institute, american cancer society, american joint committee on cancer, international '
+        'agency for research on cancer, '
         'cancer research uk, union for international cancer control, md anderson cancer center, m d anderson cancer center, '
         'memorial sloan kettering cancer center, national comprehensive cancer network, american association for cancer research, '
         'european organization for research and treatment of cancer, '
@@ -128,8 +142,10 @@ _PLACES = (
     Trap('cysts', 'a hollow is no growth, and cysts that are tumours have a second place in the tree', under=('C04.182',)),
     Trap('malformations', 'tissue that formed in the wrong way or place, and does not grow on', under=_list(
         'D006222, D016715, D013341, D054975, D049328, D020787, D020786')),
-    Trap('nerve diseases', 'a tumour may cause them, and mostly did not', under=_list('D060426, D020363, D009157, D015624, D009188, D053578')),
-    Trap('other diseases', 'thickened tissue, a deposit or a virus, and no cancer', under=_list('D004387, D000071380, D000075363, D017733')),
+    Trap('nerve diseases', 'a tumour may cause them, and mostly did not',
+         under=_list('D060426, D020363, D009157, D015624, D009188, D053578')),
+    Trap('other diseases', 'thickened tissue, a deposit or a virus, and no cancer',
+         under=_list('D004387, D000071380, D000075363, D017733')),
     Trap('nodules', 'a finding, like a mass or a lump, and mostly harmless', under=_list('D016606, D055613')),
 )
 
@@ -139,8 +155,10 @@ _DOUBTFUL = (
         'ALL of, ALL the, ALL these, ALL are, ALL except, ALL but, ALL OF, ALL THE, ALL ARE, ALL EXCEPT, ALL BUT, AT ALL, NOT ALL, '
         'MEN and, MEN with, MEN who, MEN AND, MEN WITH, MEN WHO')),
     Trap('doubtful abbreviations', 'they stand for other things as well', alone=_list(
-        'ACC, AIS, ALL, APL, ATL, CIN, CIS, CRC, CTC, CUP, DTC, EATL, EOC, FAP, FL, GBM, GCT, GTD, GTN, HCL, HL, HNC, HSIL, IDC, LAM, LCH, LFS, '
-        'LSIL, MALT, MASC, MCL, MDS, MEN, MEN 1, MEN I, MEN 2, MEN II, MEN 3, MEN III, MFH, MM, MPAL, MPE, MPN, MTC, NET, NETs, NPC, PBL, PCa, PEL, '
+        'ACC, AIS, ALL, APL, ATL, CIN, CIS, CRC, CTC, CUP, DTC, EATL, EOC, FAP, FL, GBM, GCT, GTD, GTN, HCL, HL, '
+        'HNC, HSIL, IDC, LAM, LCH, LFS, '
+        'LSIL, MALT, MASC, MCL, MDS, MEN, MEN 1, MEN I, MEN 2, MEN II, MEN 3, MEN III, MFH, MM, MPAL, MPE, MPN, MTC, '
+        'NET, NETs, NPC, PBL, PCa, PEL, '
         'PIN, PJS, PLL, PTC, SLL, STS, TCC, TGCT, TSC, VIN, YST')),
 )
 TRAPS = (*_SENSES, *_NAMES, *_PLACES, *_DOUBTFUL)
@@ -162,7 +180,8 @@ def _forms(term: str) -> set[str]:
 
 def _names(d: Descriptor) -> tuple[Iterable[str], ...]:
     "The terms of `d` in three ranks: its name, its other names, and those made of its sites."
-    return ([natural(d.name).lower(), d.name.lower()], [x for t in d.terms for x in (natural(t), t)], [t for s in d.sites for t in site_terms(s)])
+    return ([natural(d.name).lower(), d.name.lower()], [x for t in d.terms for x in (natural(t), t)],
+            [t for s in d.sites for t in site_terms(s)])
 
 def _lies(d: Descriptor, under: tuple[str, ...]) -> bool:
     "Is `d` named in `under`, or do all its tree numbers lie there?"
@@ -199,7 +218,8 @@ def shouts(text: str) -> bool:
 
 # %% ../../nbs/literature/lexicon.ipynb #d434dd03
 class Lexicon:
-    "The terms of `descriptors`, to be found in texts; `traps` hold back what does not mean cancer. `terms` maps each term to its descriptor's number."
+    """The terms of `descriptors`, to be found in texts; `traps` hold back what does not mean cancer. `terms` maps each term to its
+    descriptor's number."""
     def __init__(self, descriptors: Iterable[Descriptor], traps: Iterable[Trap] = TRAPS):
         self.descriptors = {d.ui: d for d in descriptors}
         self.traps, self.terms, self._root = tuple(traps), {}, {}

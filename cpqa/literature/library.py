@@ -44,7 +44,8 @@ def facts(d: Document) -> set[str]:
     authors = [folded(a) for a in d.authors]
     journals = {d.journal, d.journal_abbr, re.sub(r'\(.*', '', d.journal), re.sub('(?i)^the ', '', d.journal)}
     found = {f for heading in d.mesh for f in _mesh_facts(heading)}
-    for key, values in (('type', map(folded, d.publication_types)), ('lang', map(folded, d.languages)), ('au', authors), ('1au', authors[:1]),
+    for key, values in (('type', map(folded, d.publication_types)), ('lang', map(folded, d.languages)), ('au', authors),
+                        ('1au', authors[:1]),
                         ('lastau', authors[-1:]), ('ta', map(folded, journals)), ('doi', [d.doi.lower()]), ('pmc', [d.pmcid.lower()])):
         found.update(f'{key}:{v}' for v in values if v)
     return found | ({'has:abstract'} if d.text.strip() else set())
@@ -84,7 +85,8 @@ def _entry_of(d: Document) -> tantivy.Document:
     headings = [t.name for h in d.mesh for t in (h.descriptor, *h.qualifiers)] + list(d.publication_types)
     rest = [*d.authors, d.journal, d.journal_abbr, *d.languages, d.doi, d.pmcid, d.id]
     return tantivy.Document(id=d.id, title=d.title, text=d.text, tiab=f'{d.title}\n{d.text}', words_title=d.title, words_text=d.text,
-                            words_mesh=headings, words_rest=[r for r in rest if r], facts=sorted(facts(d)), record=d.to_json().encode(), **_numbers(d))
+                            words_mesh=headings, words_rest=[r for r in rest if r], facts=sorted(facts(d)), record=d.to_json().encode(),
+                            **_numbers(d))
 
 # %% ../../nbs/literature/library.ipynb #ef228bce
 FORMAT = 2
@@ -156,7 +158,8 @@ def _open_terms(folder: Path) -> tantivy.Index:
         with damage(folder): return _term_index(folder / 'terms')
     except LibraryError as e:
         if re.search('permission denied|read-only', str(e), re.I):
-            raise LibraryError(f'{folder} cannot be opened, since tantivy must write a lock file into it: copy it to a place of yours') from e
+            raise LibraryError(f'{folder} cannot be opened, since tantivy must write a lock file into it: '
+                               'copy it to a place of yours') from e
         raise
 
 # %% ../../nbs/literature/library.ipynb #89bd75cd
@@ -334,7 +337,8 @@ def _alone(out: Path, wait: float) -> Iterator[Path]:
         with building(out) as new: yield new
 
 # %% ../../nbs/literature/library.ipynb #433a8bce
-_CAUSES = (('No space left on device', 'the disk is full'), ('index writer was killed', 'the index could not be written, perhaps because the disk is full'))
+_CAUSES = (('No space left on device', 'the disk is full'),
+           ('index writer was killed', 'the index could not be written, perhaps because the disk is full'))
 
 def build_library(
     sources: Iterable[Source],           # PubMed XML and BEIR files, or records from elsewhere, read in this order

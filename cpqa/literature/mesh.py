@@ -58,10 +58,12 @@ def check_mesh_xml(path: Path):
     except UNREADABLE as e: raise failure_of(path, 0, e) from e
     if root.tag not in ('DescriptorRecordSet', 'DescriptorRecord'):
         hint = _SETS.get(root.tag, 'this is something else')
-        raise ReadError(f"{path}: the root element is <{root.tag}>, expected <DescriptorRecordSet>: {hint}: give NLM's descriptor file, desc20xx")
+        raise ReadError(f"{path}: the root element is <{root.tag}>, expected <DescriptorRecordSet>: {hint}: give "
+                        "NLM's descriptor file, desc20xx")
     dtd = root.getroottree().docinfo.internalDTD
     if names := [d.name for d in dtd.iterentities()] if dtd is not None else []:
-        raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of NLM does, and is refused: {DOWNLOAD_AGAIN} from NLM')
+        raise (ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of NLM does, and is '
+                         f'refused: {DOWNLOAD_AGAIN} from NLM'))
 
 # %% ../../nbs/literature/mesh.ipynb #bc2542f8
 def _others(name: str, terms: Iterable[str]) -> tuple[str, ...]:
@@ -74,7 +76,8 @@ def _xml_descriptor(e: etree._Element) -> Descriptor:
                       _others(name, all_texts(e, 'ConceptList/Concept/TermList/Term/String')))
 
 def mesh_records(path: Path) -> Iterator[etree._Element]:
-    "Each DescriptorRecord of the XML at `path`, whole; it is emptied when the next is asked for. Raises `ReadError` where the file breaks off."
+    """Each DescriptorRecord of the XML at `path`, whole; it is emptied when the next is asked for. Raises `ReadError` where the file breaks
+    off."""
     n = 0
     try:
         with open_file(path) as f:
@@ -127,7 +130,8 @@ def _read_bin(path: Path) -> Iterator[Descriptor | Skipped]:
     for start, lines in text_records(path, b'*NEWRECORD'):
         kind = next((line.split()[-1:] for line in lines if line.startswith(b'RECTYPE')), [b'D'])
         if kind != [b'D']:
-            raise ReadError(f"{path}: the record at line {start} is of the type {quoted_head(b''.join(kind))}, expected 'D': give NLM's descriptors, d20xx.bin")
+            raise ReadError(f"{path}: the record at line {start} is of the type {quoted_head(b''.join(kind))}, expected 'D': "
+                            "give NLM's descriptors, d20xx.bin")
         try: yield _bin_descriptor(lines)
         except ValueError as e: yield Skipped(f'{path.name}, line {start}', str(e))
     if not any(line.startswith(b'UI = ') for line in lines):
@@ -180,14 +184,16 @@ _STRANGERS = ((b'version https://git-lfs', 'this is a pointer of git-lfs and not
 
 def read_mesh(path: str | Path) -> Iterator[Descriptor | Skipped]:
     """The descriptors of NLM's XML (desc20xx) or ASCII (d20xx.bin), of a table of UI, name and tree number, or of an OBO file of diseases,
-    packed with gzip or not, in their order; a record that cannot be read is `Skipped`. Raises `ReadError`, at the latest where the file breaks off."""
+    packed with gzip or not, in their order; a record that cannot be read is `Skipped`. Raises `ReadError`,
+    at the latest where the file breaks off."""
     path = Path(path)
     head = head_of(path)
     for begin, what in _STRANGERS:
         if head.startswith(begin): raise ReadError(f'{path}: {what}')
     reader = next((r for begin, r in _BEGINNINGS if head.startswith(begin)), None)
     if reader is None:
-        raise ReadError(f"{path}: this is no list of diseases that cpqa knows, it begins with {quoted_head(head)}: give NLM's desc20xx or d20xx.bin, "
+        raise ReadError(f"{path}: this is no list of diseases that cpqa knows, it begins with {quoted_head(head)}: "
+                        "give NLM's desc20xx or d20xx.bin, "
                         f'a table with the columns {", ".join(_COLUMNS)}, or an OBO file')
     if reader is _read_xml: check_mesh_xml(path)
     return reader(path)
@@ -212,9 +218,11 @@ class MeshTree:
         return self.by_ui.get(key) or self._names.get(tidy(key).casefold())
 
     def explode(self, key: str) -> list[Descriptor]:
-        "The descriptor `key` (number, name or entry term) and all below it, or all at and below a tree number, each once, in the order of the tree."
+        """The descriptor `key` (number, name or entry term) and all below it, or all at and below a tree number, each once, in the order of
+        the tree."""
         d = self.get(key)
-        if d is None and not _TREE.fullmatch(key): raise CpqaError(f'{key!r} is neither a heading nor a tree number of this MeSH: check its spelling')
+        if d is None and not _TREE.fullmatch(key):
+            raise CpqaError(f'{key!r} is neither a heading nor a tree number of this MeSH: check its spelling')
         found = {} if d is None else {d.ui: d}
         for place in sorted(d.tree_numbers) if d else [key]:
             for t, ui in self._places[bisect_left(self._places, (place, '')):]:

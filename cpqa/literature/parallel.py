@@ -24,7 +24,8 @@ def _receive(worker, pipe, kept, path: Path) -> Iterator[Document | Deleted | Sk
         try: said = pipe.recv()
         except (EOFError, OSError):
             worker.join()
-            raise ReadError(f'{path}: the process that read it has ended with {worker.exitcode}, perhaps for want of memory: use fewer workers') from None
+            raise ReadError(f'{path}: the process that read it has ended with {worker.exitcode}, perhaps for '
+                            'want of memory: use fewer workers') from None
         if said is None: return worker.join()
         if isinstance(said, Exception): raise said
         yield from unpack_records(kept.read(said))
@@ -64,7 +65,8 @@ def _side_by_side(paths: list[Path], workers: int, read: Callable) -> Iterator[D
     finally:
         for one in started: one.close()
 
-def read_files(paths: Iterable[str | Path], workers: int | None = None, read: Callable = read_pubmed) -> Iterator[Document | Deleted | Skipped]:
+def read_files(paths: Iterable[str | Path], workers: int | None = None,
+               read: Callable = read_pubmed) -> Iterator[Document | Deleted | Skipped]:
     "The records of many files, in their order, as `read` reads each, in `workers` processes (default: one a core). Raises `ReadError`."
     paths = [Path(p) for p in paths]
     if workers is not None and workers < 1: raise ReadError(f'{workers} workers cannot read anything: give 1 or more')

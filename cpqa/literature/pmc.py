@@ -23,7 +23,8 @@ from .pubmed_records import tag_of, year_in
 def article_ids(article: etree._Element) -> dict[str, str]:
     "The 'pmcid' ('PMC7'), 'pmid' and 'doi' of a JATS `article`, as far as it has them."
     said = [(i.get('pub-id-type', ''), tidy(''.join(i.itertext()))) for i in article.iterfind('front/article-meta/article-id')]
-    rules = {'pmcid': (('pmc', 'pmcid'), r'(?:PMC)?([0-9]+)(?:\.[0-9]+)?'), 'pmid': (('pmid',), '([0-9]+)'), 'doi': (('doi',), r'(?:https?://(?:dx\.)?doi\.org/)?(10\.\S+)')}
+    rules = {'pmcid': (('pmc', 'pmcid'), r'(?:PMC)?([0-9]+)(?:\.[0-9]+)?'), 'pmid': (('pmid',), '([0-9]+)'),
+             'doi': (('doi',), r'(?:https?://(?:dx\.)?doi\.org/)?(10\.\S+)')}
     found = {name: next((m[1] for kind, t in said if kind in kinds and (m := re.fullmatch(pattern, t, re.A | re.I))), '')
              for name, (kinds, pattern) in rules.items()}
     if found['pmcid']: found['pmcid'] = f'PMC{found["pmcid"]}'
@@ -48,7 +49,8 @@ def _author(contrib: etree._Element) -> str:
         return tidy(f'{surname} {_initials(given)} {_ORDINALS.get(suffix, suffix)}')
     group = contrib.find('collab')
     if group is None: return ''
-    return tidy((group.text or '') + ''.join((line_of(c) if tag_of(c) not in ('contrib-group', 'xref', 'fn', '') else '') + (c.tail or '') for c in group))
+    return tidy((group.text or '')
+                + ''.join((line_of(c) if tag_of(c) not in ('contrib-group', 'xref', 'fn', '') else '') + (c.tail or '') for c in group))
 
 def _authors(meta: etree._Element) -> tuple[str, ...]:
     contribs = (c for c in meta.iterfind('contrib-group/contrib') if c.get('contrib-type', 'author') in ('author', 'collab'))
@@ -74,7 +76,8 @@ def _published(meta: etree._Element) -> str:
     "The earliest date on which the article was online, in print or in a volume."
     dates = [(d.get('pub-type') or d.get('date-type') or '', _date(d)) for d in meta.iterfind('pub-date')]
     known = [d for kind, d in dates if d and kind in _PUBLISHED] or [d for _, d in dates if d]
-    return min(known, key=lambda d: d + '-99-99'[len(d) - 4:]) if known else str(year_in(meta.findtext('permissions/copyright-year') or '') or '')
+    return min(known, key=lambda d: d + '-99-99'[len(d) - 4:]) if known else str(year_in(meta.findtext('permissions/copyright-year') or '')
+                                                                                 or '')
 
 # %% ../../nbs/literature/pmc.ipynb #9cc16533
 _LINKS = {'retraction-forward': 'RetractionIn', 'retraction': 'RetractionIn', 'retracted-article': 'RetractionOf',
@@ -174,7 +177,8 @@ def _check_root(path: Path):
         raise ReadError(f'{path}: the root element is <{tag_of(root)}>, expected <article> or <pmc-articleset>: {hint}')
     dtd = root.getroottree().docinfo.internalDTD
     if names := [d.name for d in dtd.iterentities()] if dtd is not None else []:
-        raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of PubMed Central does, and is refused: download it again')
+        raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of PubMed Central does, '
+                        'and is refused: download it again')
 
 # %% ../../nbs/literature/pmc.ipynb #b309b61d
 def _elements(stream) -> Iterator[etree._Element]:
@@ -190,7 +194,8 @@ def _elements(stream) -> Iterator[etree._Element]:
 
 def _skipped(e: etree._Element, where: str) -> Skipped:
     asked = tidy(e.get('Id') or e.get('id') or '')
-    return Skipped(where, f'the server does not have it{f" (PMC{asked})" if asked.isdigit() else ""}: {tidy(e.get("error") or e.text or e.get("code") or "")!r}')
+    return Skipped(where, f'the server does not have it{f" (PMC{asked})" if asked.isdigit() else ""}: '
+                          f'{tidy(e.get("error") or e.text or e.get("code") or "")!r}')
 
 def _articles(path: Path) -> Iterator[Document | Skipped]:
     n = 0
@@ -207,7 +212,8 @@ def _articles(path: Path) -> Iterator[Document | Skipped]:
     if not n: raise ReadError(f'{path}: it holds no <article>: give a file of articles in JATS')
 
 def read_jats(path: str | Path) -> Iterator[Document | Skipped]:
-    "The articles of a JATS file, `.nxml` or `.xml`, packed or not, in their order. Raises `ReadError`, at the latest where the file breaks off."
+    """The articles of a JATS file, `.nxml` or `.xml`, packed or not, in their order. Raises `ReadError`, at the latest where the file
+    breaks off."""
     path = Path(path)
     _check_root(path)
     return _articles(path)
@@ -219,25 +225,36 @@ class Review(Record, frozen=True):
     reason: str
 
 _REVIEW_KINDS = frozenset('review-article systematic-review scoping-review meta-analysis review mini-review'.split())
-_OTHER_KINDS = frozenset('abstract addendum announcement article-commentary book-review books-received brief-report calendar case-report clinical-trial collection '
-    'correction data-paper discussion dissertation editorial expression-of-concern letter meeting-report news obituary oration partial-retraction '
+_OTHER_KINDS = frozenset('abstract addendum announcement article-commentary book-review books-received brief-report calendar '
+                         'case-report clinical-trial collection '
+    'correction data-paper discussion dissertation editorial expression-of-concern letter meeting-report news '
+    'obituary oration partial-retraction '
     'peer-review product-review protocol registered-report reply reprint retraction study-protocol'.split())
 _REVIEW_TYPES = frozenset(('review', 'systematic review', 'scoping review', 'meta-analysis', 'network meta-analysis'))
-_OTHER_TYPES = frozenset(('case reports', 'clinical trial protocol', 'comment', 'editorial', 'letter', 'news', 'published erratum', 'book review',
+_OTHER_TYPES = frozenset(('case reports', 'clinical trial protocol', 'comment', 'editorial', 'letter', 'news', 'published erratum',
+                          'book review',
     'randomized controlled trial', 'clinical trial', 'retraction notice', 'retraction of publication', 'expression of concern'))
 
 # %% ../../nbs/literature/pmc.ipynb #bfd75f87
 _NOT_BY_TITLE = [(re.compile(p, re.I), why) for p, why in (
     (r'\bprotocols?\b.*\b(?:reviews?|meta-?analys[ei]s)\b|\b(?:reviews?|meta-?analys[ei]s)\b.*\bprotocols?\b', 'it is a protocol'),
-    (r"^\W*(?:re|reply|response|comments?|commentary|letter|authors?['’]? (?:reply|response))\b\s*(?::|to\b|on\b)", 'it answers another article'),
+    (r"^\W*(?:re|reply|response|comments?|commentary|letter|authors?['’]? (?:reply|response))\b\s*(?::|to\b|on\b)",
+     'it answers another article'),
     (r'^\W*(?:erratum|corrigendum|correction|retraction|retraction note)\b', 'it is a notice'),
     (r'\bcase (?:reports?|series)\b|\b(?:report|series) of (?:\w+ )?cases?\b', 'it reports cases'))]
-_CLEARLY = re.compile(r'\b(?:systematic(?:ally)? (?:[\w-]+ ){0,3}?review|meta[- ]?analysis|(?:scoping|umbrella|narrative|integrative|rapid|realist|literature|cochrane|mini)[- ]review|minireview'
+_CLEARLY = re.compile(r'\b(?:systematic(?:ally)? (?:[\w-]+ ){0,3}?review|meta[- '
+                      r']?analysis|(?:scoping|umbrella|narrative|integrative|rapid|realist|literature|cochrane|mini)[- ]review|minireview'
                       r'|reviews? of (?:the |published )?(?:[\w-]+ )?literature|(?:overview|review) of (?:systematic )?reviews)\b', re.I)
-_TRAPS = re.compile(r'\bretrospective\b.{0,60}?\breview|\b(?:peer|book|charts?|records?|notes?|cases?|files?|slides?|films?|images?|imaging|patholog\w*|histopatholog\w*|histolog\w*|radiolog\w*|cytolog\w*|central\w*'
-                    r'|independent|blinded|audit|(?:drug |medication )?utili[sz]ation|medication|performance|experts?|ethic\w*|institutional|external|internal|board|judicial|year|cent(?:er|re)|institution\w*|multidisciplinary)[- ]+reviews?'
-                    r"|\breview (?:boards?|committees?|panels?|process|groups?)|\breview of (?:\d|our|(?:the |medical |hospital |patient |clinical )*(?:charts?|records?|cases?|patients?|files?|notes?|experience)\b)", re.I)
-_PROBABLY = re.compile(r'^review(?: article)?\b *[:.–—-]|(?:^|[:.?!–—-] ?|\()(?:an? )(?:[\w-]+ ){0,4}?(?:review|overview)\b|\b(?:an?|this|critical|comprehensive|updated|current|state[- ]of[- ]the[- ]art) (?:[\w-]+ )?review\b|^(?:[\w-]+ ){0,3}(?:review|overview) of\b|\breview\W*$|: ?(?:review|overview)\b', re.I)
+_TRAPS = re.compile(r'\bretrospective\b.{0,60}?\breview|\b(?:peer|book|charts?|records?|notes?|cases?|files?|slides?|films?|images?|'
+                    r'imaging|patholog\w*|histopatholog\w*|histolog\w*|radiolog\w*|cytolog\w*|central\w*'
+                    r'|independent|blinded|audit|(?:drug |medication '
+                    r')?utili[sz]ation|medication|performance|experts?|ethic\w*|institutional|external|internal|board|judicial|year|'
+                    r'cent(?:er|re)|institution\w*|multidisciplinary)[- ]+reviews?'
+                    r"|\breview (?:boards?|committees?|panels?|process|groups?)|\breview of (?:\d|our|(?:the |medical |hospital |patient "
+                    r"|clinical )*(?:charts?|records?|cases?|patients?|files?|notes?|experience)\b)", re.I)
+_PROBABLY = re.compile(r'^review(?: article)?\b *[:.–—-]|(?:^|[:.?!–—-] ?|\()(?:an? )(?:[\w-]+ '
+                       r'){0,4}?(?:review|overview)\b|\b(?:an?|this|critical|comprehensive|updated|current|state[- ]of[- ]the[- ]art) '
+                       r'(?:[\w-]+ )?review\b|^(?:[\w-]+ ){0,3}(?:review|overview) of\b|\breview\W*$|: ?(?:review|overview)\b', re.I)
 
 # %% ../../nbs/literature/pmc.ipynb #7618bd8d
 def _by_title(title: str) -> Review:

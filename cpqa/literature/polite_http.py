@@ -27,8 +27,8 @@ import urllib3
 from filelock import FileLock, Timeout
 from lxml import etree
 from msgspec.structs import replace
-from urllib3.exceptions import (DecodeError, HTTPError, IncompleteRead, LocationValueError, NameResolutionError, NewConnectionError, ProtocolError, ProxyError,
-                                SSLError, TimeoutError)
+from urllib3.exceptions import (DecodeError, HTTPError, IncompleteRead, LocationValueError, NameResolutionError, NewConnectionError,
+                                ProtocolError, ProxyError, SSLError, TimeoutError)
 
 from ..core.basics import CpqaError
 from ..core.retries import Patience, retry_after
@@ -107,7 +107,8 @@ def xml_root(body: bytes, *roots: str) -> etree._Element:
     if not body.strip(): raise Trouble('the answer was empty')
     if _is_page(body): raise Trouble(f'a web page came instead of XML{_but(said(body))}')
     if not body.removeprefix(b'\xef\xbb\xbf').lstrip().startswith(b'<'): raise Trouble(f'the answer was not XML{_but(said(body))}')
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True, remove_pis=True)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True,
+                             remove_pis=True)
     try: root = etree.fromstring(body.lstrip(), parser)
     except etree.XMLSyntaxError as e: raise Trouble('the XML was cut off or broken') from e
     dtd = root.getroottree().docinfo.internalDTD
@@ -119,9 +120,13 @@ def xml_root(body: bytes, *roots: str) -> etree._Element:
 _WORTH = {408, 425, 429, 500, 502, 503, 504}
 _TROUBLES = (
     (IncompleteRead, 'the answer was cut off', {}), (DecodeError, 'the packed answer was damaged', {}),
-    (ProxyError, 'no connection could be made to the proxy', {'less': False}), (NameResolutionError, 'the name of the server could not be looked up', {'less': False}), (SSLError, 'the secure connection failed', {'again': False, 'less': False}),
-    (LocationValueError, 'the address cannot be used', {'again': False, 'less': False}), (NewConnectionError, 'no connection could be made', {'less': False}),
-    (TimeoutError, 'the server did not answer in time', {}), (ProtocolError, 'the connection broke off', {}), (Exception, 'the connection failed', {'less': False}),
+    (ProxyError, 'no connection could be made to the proxy', {'less': False}),
+    (NameResolutionError, 'the name of the server could not be looked up', {'less': False}),
+    (SSLError, 'the secure connection failed', {'again': False, 'less': False}),
+    (LocationValueError, 'the address cannot be used', {'again': False, 'less': False}),
+    (NewConnectionError, 'no connection could be made', {'less': False}),
+    (TimeoutError, 'the server did not answer in time', {}), (ProtocolError, 'the connection broke off', {}),
+    (Exception, 'the connection failed', {'less': False}),
 )
 
 def _trouble(e: Exception) -> Trouble:
@@ -131,7 +136,8 @@ def check_status(status: int, wait: str | None, body: bytes, passes: Callable[[s
     "Raises `Trouble` for a `status` other than 200; `wait` is the header Retry-After. Does what comes with a 400 `pass` by itself?"
     if status == 200: return
     again = status in _WORTH or status >= 500 or (status == 400 and passes(said(body)))
-    raise Trouble(f'the server answered {status}{_but(said(body))}', again, retry_after(wait), less=status >= 500 or status in (400, 408, 413, 414))
+    raise Trouble(f'the server answered {status}{_but(said(body))}', again, retry_after(wait),
+                  less=status >= 500 or status in (400, 408, 413, 414))
 
 # %% ../../nbs/literature/polite_http.ipynb #ddfcda0f
 def at_most(seconds: float, call: Callable[[], Any]) -> Any:
@@ -164,7 +170,8 @@ def _pool(url: str) -> urllib3.PoolManager:
     login = urllib3.make_headers(proxy_basic_auth=unquote(at.netloc.rpartition('@')[0])) if at.username else None
     try: return urllib3.ProxyManager(f'{at.scheme}://{at.netloc.rpartition("@")[2]}', proxy_headers=login, **options)
     except (HTTPError, ValueError) as e:
-        raise Trouble(f'the proxy that the environment names for {parts.scheme} is not one like http://HOST:PORT', again=False, less=False) from e
+        raise Trouble(f'the proxy that the environment names for {parts.scheme} is not one like http://HOST:PORT', again=False,
+                      less=False) from e
 
 # %% ../../nbs/literature/polite_http.ipynb #af80e1ee
 def _parts(answer, largest: int, until: float) -> Iterator[bytes]:
@@ -184,7 +191,8 @@ class Exchange:
         self.hide, self.agent = tuple(w.encode() for w in hide if w), agent
 
     @cached_property
-    def pool(self) -> urllib3.PoolManager: return _pool(self.url)   # when it is needed: a proxy of no use must not stop those who work offline
+    # when it is needed: a proxy of no use must not stop those who work offline
+    def pool(self) -> urllib3.PoolManager: return _pool(self.url)
 
     def once(self, path: str, fields: list[tuple[str, str]], post: bool, seconds: float) -> bytes:
         "The body that one request brings. Raises `Trouble`."
@@ -213,7 +221,8 @@ def _final(t: Trouble, n: int, tries: int) -> WebError:
 
 class Web(Exchange):
     "A client that keeps to a `rate` and tries again with `patience`; what happened goes to `say`."
-    def __init__(self, url: str, patience: Patience = Patience(), rate: Rate | None = None, say: Callable[[str], None] = lambda text: None, **options):
+    def __init__(self, url: str, patience: Patience = Patience(), rate: Rate | None = None, say: Callable[[str], None] = lambda text: None,
+                 **options):
         super().__init__(url, timeout=patience.timeout, **options)
         self.patience, self.rate, self.say = patience, rate, say
 
@@ -221,7 +230,8 @@ class Web(Exchange):
             deadline: float | None = None, tries: int | None = None) -> tuple[bytes, Any]:
         "The body of the answer, and what `check` returned for it. Raises `WebError` when there is no point in another try."
         patience = replace(self.patience, tries=tries or self.patience.tries, deadline=deadline or self.patience.deadline)
-        until, retrying = time.monotonic() + patience.deadline, patience.retrying(tell=lambda state: self._tell(path, state, patience.tries))
+        until, retrying = time.monotonic() + patience.deadline, patience.retrying(tell=lambda state: self._tell(path, state,
+            patience.tries))
         def left() -> float: return until - time.monotonic()
         def once() -> tuple[bytes, Any]:
             if self.rate: time.sleep(self.rate.take(max(0.0, left())))
@@ -290,7 +300,8 @@ class Recording:
     "Requests and the bodies that answered them, in a JSON-lines file at `path`."
     def __init__(self, path: str | Path, must_exist: bool = False):
         self.path, self.tape, self.bodies = Path(path), Tape(path), {}
-        if must_exist and not self.path.is_file(): raise CpqaError(f'{self.path.name}: there is no such recording: make one with record=, or check the path')
+        if must_exist and not self.path.is_file():
+            raise CpqaError(f'{self.path.name}: there is no such recording: make one with record=, or check the path')
         if self.path.is_file(): self.bodies |= self.tape.read(self._entry)
 
     def _entry(self, line: bytes) -> tuple[str, bytes]:

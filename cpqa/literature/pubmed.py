@@ -94,7 +94,8 @@ def _check_root(path: Path, head: bytes):
         raise ReadError(f'{path}: the root element is <{root.tag}>, expected <{_ROOTS[0]}>: {hint}')
     dtd = root.getroottree().docinfo.internalDTD
     if names := [d.name for d in dtd.iterentities()] if dtd is not None else []:
-        raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of NLM does, and is refused: {DOWNLOAD_AGAIN} from NLM')
+        raise (ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of NLM does, and is '
+                         f'refused: {DOWNLOAD_AGAIN} from NLM'))
 
 # %% ../../nbs/literature/pubmed.ipynb #2d0a1e7e
 def _each(stream: BinaryIO, path: Path, n: int = 0) -> Iterator[tuple[int, Document | Deleted | Skipped]]:
@@ -187,7 +188,8 @@ def read_beir(path: str | Path) -> Iterator[Document | Skipped]:
 # %% ../../nbs/literature/pubmed.ipynb #0541e920
 _BATCH, _KINDS = 500, (Document, Deleted, Skipped)
 
-def _pack(records: Iterable) -> bytes: return msgspec.msgpack.encode([(_KINDS.index(type(r)), msgspec.Raw(msgspec.msgpack.encode(r))) for r in records])
+def _pack(records: Iterable) -> bytes: return msgspec.msgpack.encode([(_KINDS.index(type(r)), msgspec.Raw(msgspec.msgpack.encode(r)))
+                                                                      for r in records])
 
 _PACKED, _UNPACK = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]), [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
@@ -202,7 +204,8 @@ def room_for(path: Path, name: str):
     try: yield
     except OSError as e:
         why = f'{e.filename or name} ({e.strerror})'
-        raise ReadError(f'{path}: what was read of it could not be kept in {why}: make room there, name a larger folder in TMPDIR, or use 1 worker') from e
+        raise ReadError(f'{path}: what was read of it could not be kept in {why}: make room there, name a larger '
+                        'folder in TMPDIR, or use 1 worker') from e
 
 def _nameless(name: str) -> BinaryIO:
     f = open(name, 'wb', buffering=0)

@@ -47,11 +47,13 @@ def record_elements(stream, longest: int = LONGEST_RECORD) -> Iterator[etree._El
 class Odd(Exception):
     "A file or a record that is not as NLM writes it, and must be read the slow way."
 
-_OPENING = re.compile(rb'\s*(?:<\?xml version="1\.0"(?: encoding="[Uu][Tt][Ff]-8")?(?: standalone="[a-z]+")? ?\?>\s*)?(?:<!DOCTYPE [^<>\[]*>\s*)?<PubmedArticleSet>')
+_OPENING = re.compile(rb'\s*(?:<\?xml version="1\.0"(?: encoding="[Uu][Tt][Ff]-8")?(?: standalone="[a-z]+")? ?\?>\s*)?(?:<!DOCTYPE '
+                      rb'[^<>\[]*>\s*)?<PubmedArticleSet>')
 _END, _CLOSE, _BLOCK = b'</PubmedArticle>', b'</PubmedArticleSet>', 2**17
 
 def _blocks(stream: BinaryIO, longest: int = LONGEST_RECORD) -> Iterator[tuple[bytes, list[bytes], bytes | None]]:
-    "The head of a PubmedArticleSet, some records without their last tag, and at the end the rest of the file. Raises `Odd` where it cannot be cut."
+    """The head of a PubmedArticleSet, some records without their last tag, and at the end the rest of the file. Raises `Odd` where it
+    cannot be cut."""
     rest = stream.read(_BLOCK)
     opening = _OPENING.match(rest)
     if not opening: raise Odd('it does not begin as a file of NLM does')
@@ -77,7 +79,8 @@ def _even(xml: bytes, more: int = 0) -> bool:
     a = np.frombuffer(xml, np.uint8)
     begins, slash = a == 60, a == 47
     closing, alone = np.count_nonzero(begins[:-1] & slash[1:]), np.count_nonzero(slash[:-1] & (a[1:] == 62))
-    return bool(np.count_nonzero(begins) == 2 * closing + alone + more and np.count_nonzero(a < 32) == np.count_nonzero(a == 10)) and b'\x7f' not in xml
+    return bool(np.count_nonzero(begins) == 2 * closing + alone + more and np.count_nonzero(a < 32)
+                == np.count_nonzero(a == 10)) and b'\x7f' not in xml
 
 _WRONG = re.compile(rb'&(?!(?:lt|gt|amp|quot|apos|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});)')
 _NUMERIC = re.compile(rb'&#(x?)([0-9a-fA-F]+);')
@@ -120,7 +123,8 @@ class _Memory(dict):
 
 _ELEMENT = r'<%s UI="\w*+" MajorTopicYN="[YN]"(?: Type="\w++")?>[^<]*+</%s>'
 _TERM = re.compile(rb'<\w++ UI="(\w*+)" MajorTopicYN="([YN])"[^>]*+>([^<]*+)</\w++>')
-_HEADING = re.compile(r'\s*+<MeshHeading>\s*+({0})\s*+((?:{1}\s*+)*+)'.format(*(_ELEMENT % (t, t) for t in ('DescriptorName', 'QualifierName'))).encode())
+_HEADING = re.compile(r'\s*+<MeshHeading>\s*+({0})\s*+((?:{1}\s*+)*+)'.format(*(_ELEMENT % (t, t)
+                                                                                for t in ('DescriptorName', 'QualifierName'))).encode())
 _TERMS = _Memory(lambda xml: tuple([MeshTerm(_field(name), ui.decode(), major == b'Y') for ui, major, name in _TERM.findall(xml)]))
 
 def _headings(xml: bytes) -> MeshHeading | None:
@@ -140,9 +144,11 @@ _LANGUAGES, _TYPES = _Memory(_each_in('Language'), 5_000), _Memory(_each_in('Pub
 _A = rb'(?: [A-Za-z]+="[^"<]*")*+'       # any attributes
 _FRONT = re.compile(rb'\s*+<PubmedArticle>\s*+<MedlineCitation%s>\s*+<PMID(?: Version="[0-9]+")?>([0-9]+)</PMID>' % _A)
 _JOURNAL = re.compile(
-    rb'<Article%s>\s*+<Journal>\s*+(?:<ISSN%s>[^<]*+</ISSN>\s*+)?<JournalIssue%s>\s*+(?:<Volume>[^<]*+</Volume>\s*+)?(?:<Issue>[^<]*+</Issue>\s*+)?'
+    rb'<Article%s>\s*+<Journal>\s*+(?:<ISSN%s>[^<]*+</ISSN>\s*+)?<JournalIssue%s>\s*+(?:<Volume>[^<]*+</Volume>\s*+'
+    rb')?(?:<Issue>[^<]*+</Issue>\s*+)?'
     rb'<PubDate>((?:\s*+<(MedlineDate|Year|Season|Month|Day)>[^<]*+</\2>)*+)\s*+</PubDate>\s*+'
-    rb'</JournalIssue>\s*+(?:<Title>([^<]*+)</Title>\s*+)?(?:<ISOAbbreviation>([^<]*+)</ISOAbbreviation>\s*+)?</Journal>\s*+<ArticleTitle>' % (_A, _A, _A))
+    rb'</JournalIssue>\s*+(?:<Title>([^<]*+)</Title>\s*+)?(?:<ISOAbbreviation>([^<]*+)</ISOAbbreviation>\s*+)?</Journal>\s*+'
+    rb'<ArticleTitle>' % (_A, _A, _A))
 _PLACE = re.compile(rb'</ArticleTitle>\s*+(?:<Pagination>\s*+(?:<(\w++)>[^<]*+</\1>\s*+|<\w++/>\s*+)*+</Pagination>\s*+)?'
                     rb'((?:<ELocationID%s>[^<]*+</ELocationID>\s*+)*+)(<Abstract>)?' % _A)
 _ONLINE = re.compile(rb'<ELocationID EIdType="doi" ValidYN="Y">([^<]*+)<')
@@ -179,8 +185,10 @@ def _abstract_in(xml: bytes) -> tuple[str, tuple]:
     return joined_parts([(_LABELS[m[1]] if m[1] else '', _field(p[m.end():])) for m, p in zip(begun, parts)])
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #dfefd4b2
-_PERSON = re.compile(r'<Author ValidYN="Y"(?: EqualContrib="[YN]")?>\s*+<LastName>([^<]*+)</LastName>\s*+(?:<ForeName>[^<]*+</ForeName>\s*+)?'
-                     r'(?:<Initials>([^<]*+)</Initials>\s*+)?(?:<Suffix>([^<]*+)</Suffix>\s*+)?(?=</Author>|<AffiliationInfo>|<Identifier )')
+_PERSON = re.compile(r'<Author ValidYN="Y"(?: '
+                     r'EqualContrib="[YN]")?>\s*+<LastName>([^<]*+)</LastName>\s*+(?:<ForeName>[^<]*+</ForeName>\s*+)?'
+                     r'(?:<Initials>([^<]*+)</Initials>\s*+)?(?:<Suffix>([^<]*+)</Suffix>\s*+)?'
+                     r'(?=</Author>|<AffiliationInfo>|<Identifier )')
 
 def _one_author(xml: str) -> str:
     e = _tree(f'<Author {xml[:xml.rindex("</Author>")]}</Author>')
@@ -191,13 +199,16 @@ def _names(xml: str) -> tuple[str, ...]:
     found = _PERSON.findall(xml)
     if len(found) != xml.count('<Author '): return tuple(name for a in xml.split('<Author ')[1:] if (name := _one_author(a)))
     line = '<'.join([f'{last} {initials} {suffix}' if suffix else f'{last} {initials}' for last, initials, suffix in found])
-    if line.isprintable() and not ('&' in line or '  ' in line or '< ' in line or ' <' in line or line[:1] == ' ' or line[-1:] == ' '): return tuple(line.split('<')) if line else ()
+    if line.isprintable() and not ('&' in line or '  ' in line or '< ' in line or ' <' in line or line[:1] == ' ' or line[-1:] == ' '):
+        return tuple(line.split('<')) if line else ()
     return tuple([name for x in line.split('<') if (name := _marked(x))])
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #7c3a4e35
 _LIST = re.compile(rb'\s*+<AuthorList%s>' % _A)
-_SPEECH = re.compile(rb'\s*+((?:<Language>[^<]*+</Language>\s*+)*+)(?:<DataBankList%s>.*?</DataBankList>\s*+)?(?:<GrantList%s>.*?</GrantList>\s*+)?'
-                     rb'(?:<PublicationTypeList>\s*+((?:<PublicationType(?: UI="\w*+")?>[^<]*+</PublicationType>\s*+)*+)</PublicationTypeList>\s*+)?' % (_A, _A), re.S)
+_SPEECH = re.compile(rb'\s*+((?:<Language>[^<]*+</Language>\s*+)*+)(?:<DataBankList%s>.*?</DataBankList>\s*+'
+                     rb')?(?:<GrantList%s>.*?</GrantList>\s*+)?'
+                     rb'(?:<PublicationTypeList>\s*+((?:<PublicationType(?: '
+                     rb'UI="\w*+")?>[^<]*+</PublicationType>\s*+)*+)</PublicationTypeList>\s*+)?' % (_A, _A), re.S)
 _SHORT = re.compile(rb'</Article>\s*+<MedlineJournalInfo>\s*+(?:<Country>[^<]*+</Country>\s*+)?<MedlineTA>([^<]*+)</MedlineTA>')
 _DATA = re.compile(rb'</MedlineCitation>\s*+<PubmedData>\s*+(<History>)?')
 _STATUS = re.compile(rb'(?:</History>\s*+)?(?:<PublicationStatus>[^<]*+</PublicationStatus>\s*+)?'
@@ -271,9 +282,11 @@ def _document(r: bytes) -> Document:
     authors, languages, types, short, at = _credits(r, at, title)
     corrections, mesh, ids = _lists(r, at, text)
     short = short or abbreviation
-    doi = first_match(DOI_PATTERN, map(_field, dois)) or (first_match(DOI_PATTERN, [_field(t) for kind, t in ids if kind == b'doi']) if ids else '')
+    doi = first_match(DOI_PATTERN,
+                      map(_field, dois)) or (first_match(DOI_PATTERN, [_field(t) for kind, t in ids if kind == b'doi']) if ids else '')
     pmcid = first_match(PMCID_PATTERN, [_field(t) for kind, t in ids if kind != b'doi']) if ids else ''
-    return Document(pmid, title, text, sections, year, journal or short, types, mesh, languages, doi, pmcid, corrections, 'pubmed', authors, date, short)
+    return Document(pmid, title, text, sections, year, journal or short, types, mesh, languages, doi, pmcid, corrections, 'pubmed', authors,
+                    date, short)
 
 def _usual(r: bytes) -> Document | None:
     "The document of a record whose tags have been counted; None where anything is unusual."

@@ -33,7 +33,8 @@ class ReadError(CpqaError):
     "A file that cannot be read to its end."
 
 # %% ../../nbs/literature/pubmed_records.ipynb #c5b586e4
-_UNSEEN = re.compile('[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff]')
+_UNSEEN = re.compile('[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e'
+                     '\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff]')
 
 def tidy(text: str) -> str:
     "`text` on one line: every run of white space is one space, none at the ends, and no unseen characters."

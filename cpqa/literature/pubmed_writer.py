@@ -62,7 +62,8 @@ _CATEGORIES = ('BACKGROUND', 'OBJECTIVE', 'METHODS', 'RESULTS', 'CONCLUSIONS')
 def _abstract_xml(d: Document) -> etree._Element | None:
     parts = list(_parts(d))
     if not any(label for label, _ in parts): return _list('Abstract', (_e('AbstractText', body) for _, body in parts))
-    return _e('Abstract', *(_e('AbstractText', body, Label=label or 'UNLABELLED', NlmCategory=label if label in _CATEGORIES else 'UNASSIGNED')
+    return _e('Abstract', *(_e('AbstractText', body, Label=label or 'UNLABELLED',
+                               NlmCategory=label if label in _CATEGORIES else 'UNASSIGNED')
                             for label, body in parts))
 
 # %% ../../nbs/literature/pubmed_writer.ipynb #d3f901f3
@@ -73,7 +74,8 @@ def _author_xml(name: str) -> etree._Element:
     *last, initials = words = name.split(' ')
     suffix = words[-1] if len(words) > 2 and words[-1] in _SUFFIXES else None
     if suffix: *last, initials = words[:-1]
-    if not (last and initials.isalpha() and initials.isupper() and len(initials) < 5): return _e('Author', _e('CollectiveName', name), ValidYN='Y')
+    if not (last and initials.isalpha() and initials.isupper() and len(initials) < 5):
+        return _e('Author', _e('CollectiveName', name), ValidYN='Y')
     return _e('Author', _e('LastName', ' '.join(last)), _e('Initials', initials), _e('Suffix', suffix) if suffix else None, ValidYN='Y')
 
 def _term_xml(tag: str, t: MeshTerm) -> etree._Element: return _e(tag, t.name, UI=t.ui, MajorTopicYN='NY'[t.major])
@@ -102,10 +104,12 @@ def _citation_xml(d: Document) -> etree._Element:
 def pubmed_xml(document: Document) -> etree._Element:
     "The PubmedArticle element that reads back as `document`. Raises `CpqaError` where its id is no PMID."
     d = document
-    if not (d.id.isascii() and d.id.isdigit()): raise CpqaError(f'{d.id!r} cannot be written as a PubMed record: its id must be a PMID, a number; leave it out')
+    if not (d.id.isascii() and d.id.isdigit()):
+        raise CpqaError(f'{d.id!r} cannot be written as a PubMed record: its id must be a PMID, a number; leave it out')
     history = (_whole_date('PubMedPubDate', d, PubStatus=s) for s in ('pubmed', 'medline', 'entrez'))
     ids = (_e('ArticleId', value, IdType=kind) for kind, value in (('pubmed', d.id), ('doi', d.doi), ('pmc', d.pmcid)) if value)
-    data = _e('PubmedData', _list('History', (h for h in history if h is not None)), _e('PublicationStatus', 'ppublish'), _e('ArticleIdList', *ids))
+    data = _e('PubmedData', _list('History', (h for h in history if h is not None)), _e('PublicationStatus', 'ppublish'),
+              _e('ArticleIdList', *ids))
     return _e('PubmedArticle', _citation_xml(d), data)
 
 # %% ../../nbs/literature/pubmed_writer.ipynb #af31828b

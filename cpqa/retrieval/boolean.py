@@ -20,15 +20,18 @@ from ..core.words import EXACT, folded
 from ..literature.lexicon import cancer_descriptors, is_short, number_forms, site_terms, spelled
 from ..literature.library import Documents, damage
 from ..literature.mesh import Descriptor, MeshTree, natural
-from .pubmed_query import (EVERYTHING, FILTERS, QUERY_FIELDS, TYPES_UNDER, Node, QueryError, QueryTerm, Tree, Word, date_range,
-                                         filter_of, language, lint, parse, query_pieces, read_query, words_of, written)
+from .pubmed_query import (EVERYTHING, FILTERS, QUERY_FIELDS, TYPES_UNDER, Node, QueryError, QueryTerm, Tree, Word,
+                                         date_range, filter_of, language, lint, parse, query_pieces, read_query, words_of, written)
 
 # %% ../../nbs/retrieval/boolean.ipynb #3df42eb4
-STOP_WORDS = frozenset('''a about again all almost also although always among an and another any are as at be because been before being between both but by can
-could did do does done due during each either enough especially etc for found from further had has have having here how however i if in into is it its itself just kg km
-made mainly make may mg might ml mm most mostly must nearly neither no nor not obtained of often on or our overall perhaps pmid quite rather really regarding
-seem seen several should show showed shown shows significantly since so some such than that the their theirs them then there therefore these they this those through thus to
-upon use used using various very was we were what when which while with within without would'''.split())
+STOP_WORDS = frozenset('''a about again all almost also although always among an and another any are as at be because been
+before being between both but by can could did do does done due during each either enough
+especially etc for found from further had has have having here how however i if in into is it its
+itself just kg km made mainly make may mg might ml mm most mostly must nearly neither no nor not
+obtained of often on or our overall perhaps pmid quite rather really regarding seem seen several
+should show showed shown shows significantly since so some such than that the their theirs them
+then there therefore these they this those through thus to upon use used using various very was we
+were what when which while with within without would'''.split())
 
 def _key(words: Iterator[str]) -> tuple[str, ...]: return tuple(spelled(w) for w in words if w != 's')
 
@@ -36,9 +39,11 @@ class TermTable:
     "The names of a tree's headings, for automatic term mapping."
     def __init__(self, tree: MeshTree):
         self.names: dict[tuple[str, ...], tuple[Descriptor, str]] = {}
-        for names in (lambda d: (d.name, natural(d.name)), lambda d: [x for t in d.terms for x in (t, natural(t))], lambda d: [t for s in d.sites for t in site_terms(s)]):
+        for names in (lambda d: (d.name, natural(d.name)), lambda d: [x for t in d.terms for x in (t, natural(t))],
+                      lambda d: [t for s in d.sites for t in site_terms(s)]):
             for d in tree.by_ui.values():
-                for name in names(d): self.names.setdefault(_key(EXACT.analyze(name)), (d, name if ' ' not in name and is_short(name) else ''))
+                for name in names(d):
+                    self.names.setdefault(_key(EXACT.analyze(name)), (d, name if ' ' not in name and is_short(name) else ''))
         self.longest, self.first = max(map(len, self.names), default=0), {words[0] for words in self.names if words}
 
     def get(self, text: str) -> Descriptor | None:
@@ -76,7 +81,8 @@ class _Mapping:
     def noticed(self, t: QueryTerm) -> QueryTerm:
         "The term itself, with a warning if it finds nothing; the first hundred terms are tried."
         self.asked += 1
-        if self.asked <= 100 and QUERY_FIELDS[t.field].kind not in ('absent', 'date', 'filter') and not self.index.count(t): self.warn(f'{written(t)} finds nothing')
+        if self.asked <= 100 and QUERY_FIELDS[t.field].kind not in ('absent', 'date', 'filter') and not self.index.count(t):
+            self.warn(f'{written(t)} finds nothing')
         return t
 
     def untagged(self, text: str) -> Tree | None:
@@ -145,8 +151,8 @@ class _Plan(_Mapping):
         return self.noticed(made)
 
 # %% ../../nbs/retrieval/boolean.ipynb #659c1047
-_PARTS = {'ti': ('words_title',), 'ab': ('words_text',), 'tiab': ('words_title', 'words_text'), 'tw': ('words_title', 'words_text', 'words_mesh'),
-          'all': ('words_title', 'words_text', 'words_mesh', 'words_rest')}
+_PARTS = {'ti': ('words_title',), 'ab': ('words_text',), 'tiab': ('words_title', 'words_text'),
+          'tw': ('words_title', 'words_text', 'words_mesh'), 'all': ('words_title', 'words_text', 'words_mesh', 'words_rest')}
 _MOST_WORDS, _MOST_ARRANGEMENTS = 8000, 3000
 
 def arrangements(n: int, near: int) -> Iterator[tuple[int, ...]]:
@@ -178,7 +184,8 @@ class _Runner:
     def query(self, tree: Tree) -> tantivy.Query:
         if isinstance(tree, QueryTerm): return _KINDS[QUERY_FIELDS[tree.field].kind](self, tree)
         must, should, never = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
-        occurs = {'AND': [must] * len(tree.parts), 'OR': [should] * len(tree.parts), 'NOT': [must] + [never] * (len(tree.parts) - 1)}[tree.op]
+        occurs = {'AND': [must] * len(tree.parts), 'OR': [should] * len(tree.parts),
+                  'NOT': [must] + [never] * (len(tree.parts) - 1)}[tree.op]
         return tantivy.Query.boolean_query([(o, self.query(p)) for o, p in zip(occurs, tree.parts, strict=True)])
 
     def any_of(self, queries: list[tantivy.Query]) -> tantivy.Query:
@@ -211,7 +218,8 @@ def _words_query(r: _Runner, t: QueryTerm) -> tantivy.Query:
     if t.near is None: return r.any_of([r.phrase(f, words_of(t.text)) for f in _PARTS[t.field]])
     words, q = _near_words(t), tantivy.Query
     if len(words) == 1: return _words_query(r, QueryTerm(words[0], t.field))
-    return r.any_of([q.phrase_query(r.schema, f, sorted(zip(places, words, strict=True))) for f in _PARTS[t.field] for places in arrangements(len(words), t.near)])
+    return r.any_of([q.phrase_query(r.schema, f, sorted(zip(places, words, strict=True))) for f in _PARTS[t.field]
+                     for places in arrangements(len(words), t.near)])
 
 def _mesh_query(r: _Runner, t: QueryTerm) -> tantivy.Query:
     name, slash, qualifier = t.text.partition('/')
@@ -251,8 +259,8 @@ def _filter_query(r: _Runner, t: QueryTerm) -> tantivy.Query:
     if name == 'pubmed pmc': return r.like('pmc:.*')
     return r.fact(name) if name.startswith('lang:') else tantivy.Query.const_score_query(r.query(parse(FILTERS[name])), 0.0)
 
-_KINDS = {'words': _words_query, 'mesh': _mesh_query, 'facts': _facts_query, 'author': _author_query, 'date': _date_query, 'ids': _ids_query,
-          'filter': _filter_query, 'absent': lambda r, t: tantivy.Query.empty_query()}
+_KINDS = {'words': _words_query, 'mesh': _mesh_query, 'facts': _facts_query, 'author': _author_query, 'date': _date_query,
+          'ids': _ids_query, 'filter': _filter_query, 'absent': lambda r, t: tantivy.Query.empty_query()}
 
 # %% ../../nbs/retrieval/boolean.ipynb #f1d773f0
 _PAGE = 5000
@@ -308,12 +316,19 @@ class Matched(Record, frozen=True):
     @property
     def ids(self) -> tuple[str, ...]: return tuple(h.id for h in self.hits)
 
-# %% ../../nbs/retrieval/boolean.ipynb #78b17b53
+# %% ../../nbs/retrieval/boolean.ipynb #47059018
 @cache
 def _shipped_tree() -> MeshTree: return MeshTree(cancer_descriptors())
 
+def _scores(tree: Tree) -> bool:
+    "Does any part of this tree tell a better match from a worse one?"
+    if isinstance(tree, QueryTerm): return QUERY_FIELDS[tree.field].kind in ('words', 'mesh')
+    return any(map(_scores, tree.parts[:1] if tree.op == 'NOT' else tree.parts))
+
+# %% ../../nbs/retrieval/boolean.ipynb #78b17b53
 class BooleanIndex:
-    "Searches a library in PubMed's language; `mesh` says what lies under what (default: the neoplasms that come in the package), `today` what 'last 5 years' counts from."
+    """Searches a library in PubMed's language; `mesh` says what lies under what (default: the neoplasms that come in the package), `today`
+    what 'last 5 years' counts from."""
     def __init__(self, library: Documents, mesh: MeshTree | None = None, today: date | None = None):
         self.library, self.mesh = library, mesh if mesh is not None else _shipped_tree()
         self.runner = _Runner(library, self.mesh, today)
@@ -331,7 +346,8 @@ class BooleanIndex:
         if len(parts) != 2 or len(parts[1]) > 2 or not all(p.replace("'", '').replace('-', '').isalpha() for p in parts): return False
         return bool(self.library.searcher.terms_with_prefix('facts', f'au:{folded(text)}', limit=1))
 
-    def plan(self, query: str, since: str | int | None = None, until: str | int | None = None) -> tuple[Tree | None, '_Plan', tuple[str, ...]]:
+    def plan(self, query: str, since: str | int | None = None,
+             until: str | int | None = None) -> tuple[Tree | None, '_Plan', tuple[str, ...]]:
         "The tagged tree of a query, the `_Plan` that made it, and what is odd in the query. Raises `QueryError`."
         tree, odd = read_query(query)
         made = _Plan(self)
@@ -342,9 +358,12 @@ class BooleanIndex:
             found = Node('AND', (found, limit))
         return found, made, (*odd, *made.warnings)
 
-    def search(self, query: str, k: int = 20, start: int = 0, sort: str = 'relevance', since: str | int | None = None, until: str | int | None = None) -> Matched:
-        "The hits `start` to `start + k` of a query in PubMed's language, published `since` and `until` a date. Raises `QueryError` for what cannot run."
-        if sort not in ('relevance', 'date') or k < 0 or start < 0: raise QueryError(f"sort={sort!r}, k={k}, start={start}: expected 'relevance' or 'date', and numbers from 0")
+    def search(self, query: str, k: int = 20, start: int = 0, sort: str = 'relevance', since: str | int | None = None,
+               until: str | int | None = None) -> Matched:
+        """The hits `start` to `start + k` of a query in PubMed's language, published `since` and `until` a date. Raises `QueryError` for
+        what cannot run."""
+        if sort not in ('relevance', 'date') or k < 0 or start < 0:
+            raise QueryError(f"sort={sort!r}, k={k}, start={start}: expected 'relevance' or 'date', and numbers from 0")
         with damage(self.library.folder):
             tree, plan, odd = self.plan(query, since, until)
             if tree is None: return Matched((), 0, '', (), odd)
@@ -357,8 +376,3 @@ class BooleanIndex:
         top = _Top(self.library.searcher, self.library.terms.schema, q)
         if sort == 'date': return [Hit(id, float(key >> 36)) for key, id in top.numbered(n, 'newest')]
         return top.relevant(n) if _scores(tree) else [Hit(id, 0.0) for _, id in top.numbered(n, 'rank')]
-
-def _scores(tree: Tree) -> bool:
-    "Does any part of this tree tell a better match from a worse one?"
-    if isinstance(tree, QueryTerm): return QUERY_FIELDS[tree.field].kind in ('words', 'mesh')
-    return any(map(_scores, tree.parts[:1] if tree.op == 'NOT' else tree.parts))

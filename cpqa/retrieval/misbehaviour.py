@@ -22,7 +22,8 @@ from .entrez_answers import JSON, Reply, failure, reply
 # %% ../../nbs/retrieval/misbehaviour.ipynb #ccd49879
 _BUSY = b'{"error":"API rate limit exceeded","api-key":"127.0.0.1","count":"4","limit":"3"}'
 _PAGE = b'<!DOCTYPE html>\n<html><head><title>Maintenance</title></head><body><h1>We will be back soon</h1></body></html>\n'
-_BOMB = (b'<?xml version="1.0"?>\n<!DOCTYPE r [<!ENTITY a0 "ha">' + b''.join(b'<!ENTITY a%d "%s">' % (i, b'&a%d;' % (i - 1) * 10) for i in range(1, 12))
+_BOMB = (b'<?xml version="1.0"?>\n<!DOCTYPE r [<!ENTITY a0 "ha">'
+         + b''.join(b'<!ENTITY a%d "%s">' % (i, b'&a%d;' % (i - 1) * 10) for i in range(1, 12))
          + b']>\n<r>&a11;</r>')
 _HTML = 'text/html; charset=UTF-8'
 
@@ -115,7 +116,8 @@ class Misbehaviour:
                 if item.startswith('seed='): seed = int(item[5:])
                 else: self.faults.append(_fault(item))
             except ValueError as e:
-                raise MisbehaviourError(f'{item[:60]!r} is no fault of a server: expected NAME, NAME=TIMES or NAME=SHARE%, perhaps behind ENDPOINT: '
+                raise MisbehaviourError(f'{item[:60]!r} is no fault of a server: expected NAME, NAME=TIMES or '
+                                        'NAME=SHARE%, perhaps behind ENDPOINT: '
                                         f'with a NAME of {", ".join(ENTREZ_FAULTS)}, slow=SECONDS or a status such as 429 or 500') from e
         self.counts, self._left = Counter(), [f.times for f in self.faults]
         self._random, self._lock = random.Random(seed), Lock()

@@ -66,7 +66,8 @@ def load_network(
     try:
         with hushed():
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            network, found = getattr(transformers, kind).from_pretrained(name, use_safetensors=True, trust_remote_code=False, output_loading_info=True, **options)
+            network, found = getattr(transformers, kind).from_pretrained(name, use_safetensors=True, trust_remote_code=False,
+                                                                         output_loading_info=True, **options)
     except (OSError, ValueError, RuntimeError, KeyError, safetensors.SafetensorError) as e:
         raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder that holds config.json, tokenizer.json and '
                          'model.safetensors, or a name at Hugging Face and a network') from e
@@ -84,9 +85,11 @@ def has_bf16() -> bool:
 def chosen_precision(precision: str, examples: bool) -> FastPrecision:
     "The form asked for; 'auto' is 'bf16' where `has_bf16`, else 'int8'. Raises `ModelError` for none, or where 'int8' has no `examples`."
     if precision == 'auto': precision = 'bf16' if has_bf16() else 'int8'
-    if precision not in get_args(FastPrecision): raise ModelError(f'{precision!r} is not a precision: choose auto, {", ".join(get_args(FastPrecision))}')
+    if precision not in get_args(FastPrecision):
+        raise ModelError(f'{precision!r} is not a precision: choose auto, {", ".join(get_args(FastPrecision))}')
     if precision == 'int8' and not examples:
-        raise ModelError("eight bits need examples: give calibration=[...], some dozens like what is to come, or choose precision='w8' or 'f32'")
+        raise ModelError("eight bits need examples: give calibration=[...], some dozens like what is to come, or "
+                         "choose precision='w8' or 'f32'")
     return precision
 
 # %% ../../nbs/retrieval/prepared.ipynb #d6be5cc7
@@ -159,19 +162,24 @@ def _line(text: Any) -> str: return ' '.join(str(text).replace('|', '/').split()
 
 def _row(*cells: Any) -> str: return f'| {" | ".join(map(_line, cells))} |'
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str: return '\n'.join([_row(*head), _row(*['---'] * len(head)), *(_row(*r) for r in rows)])
+def _table(head: Sequence[str],
+           rows: Iterable[Sequence[Any]]) -> str: return '\n'.join([_row(*head), _row(*['---'] * len(head)), *(_row(*r) for r in rows)])
 
 def _interval(f: Measured) -> str: return '' if f.low is None or f.high is None else f'{f.low:.3f} to {f.high:.3f} ({f.level:.0%})'
 
 def model_page(card: ModelCard) -> str:
     "The card as markdown."
     a, list_of = card.about, lambda lines: '\n'.join(f'- {_line(line)}' for line in lines)
-    said = [('Kind', card.kind), ('Numbers', card.precision), ('Reads at most', f'{card.max_tokens} tokens'), ('Vectors', f'{card.dim} numbers' if card.dim else ''),
-            ('Titles', 'read before the text' if card.titles else ''), ('Made from', a.base), ('Licence of that', a.base_licence), ('Licence', a.licence), ('Weights', card.weights)]
+    said = [('Kind', card.kind), ('Numbers', card.precision), ('Reads at most', f'{card.max_tokens} tokens'),
+            ('Vectors', f'{card.dim} numbers' if card.dim else ''),
+            ('Titles', 'read before the text' if card.titles else ''), ('Made from', a.base), ('Licence of that', a.base_licence),
+            ('Licence', a.licence), ('Weights', card.weights)]
     parts = [('', _table(('what', 'which'), [row for row in said if row[1]])),
              ('What it is not for', list_of(a.limits)),
-             ('Figures', a.figures and _table(('what', 'value', 'interval', 'n'), [(f.what, f'{f.value:.3f}', _interval(f), f'{f.n:,}') for f in a.figures])),
-             ('Data', a.data and _table(('data', 'licence', 'examples', 'note'), [(d.name, d.licence, f'{d.n:,}' if d.n else '', d.note) for d in a.data])),
+             ('Figures', a.figures and _table(('what', 'value', 'interval', 'n'),
+                                              [(f.what, f'{f.value:.3f}', _interval(f), f'{f.n:,}') for f in a.figures])),
+             ('Data', a.data and _table(('data', 'licence', 'examples', 'note'),
+                                        [(d.name, d.licence, f'{d.n:,}' if d.n else '', d.note) for d in a.data])),
              ('Left out of the data', list_of(a.left_out)),
              ('Made by', a.command and f'```\n{a.command}\n```\n\n' + ', '.join(f'{p} {v}' for p, v in sorted(a.versions.items()))),
              ('Files', card.sha256 and _table(('file', 'SHA-256'), sorted(card.sha256.items())))]
@@ -183,7 +191,8 @@ FILES = ('model.bin', 'model.xml', 'tokenizer.json')
 
 @contextmanager
 def preparing(out: Path, kind: str, keep: bool = False) -> Iterator[Path]:
-    "A new folder to write into, which then takes the place of `out`; gone where anything fails. With `keep`, one that came there meanwhile stays."
+    """A new folder to write into, which then takes the place of `out`; gone where anything fails. With `keep`, one that came there
+    meanwhile stays."""
     if out.exists() and not (out / CARD).is_file(): raise ModelError(f'{out} is there and is not a prepared {kind}: give another folder')
     try:
         with building(out) as folder:
@@ -205,24 +214,30 @@ def write_card(folder: Path, card: ModelCard):
 
 # %% ../../nbs/retrieval/prepared.ipynb #60002d94
 def convert(network: Any, card: ModelCard, examples: Sequence[Mapping[str, np.ndarray]] = ()) -> Any:
-    "A PyTorch module as OpenVINO's, in the form of the card; `examples` are batches for its inputs, which 'int8' needs. Raises `ModelError`."
+    """A PyTorch module as OpenVINO's, in the form of the card; `examples` are batches for its inputs, which 'int8' needs. Raises
+    `ModelError`."""
     torch, openvino = require('torch', 'models'), require('openvino', 'offline')
     ones = torch.ones(2, 8, dtype=torch.long)
     try: model = openvino.convert_model(network, example_input={name: ones for name in card.inputs})
-    except Exception as e: raise ModelError(f'openvino cannot convert {card.model} ({reason(e)}): use it as it is, with {MODEL_KINDS[card.kind].plain}') from e
+    except Exception as e:
+        raise ModelError(f'openvino cannot convert {card.model} ({reason(e)}): use it as it is, with {MODEL_KINDS[card.kind].plain}') from e
     if card.precision not in ('int8', 'w8'): return model
     nncf = require('nncf', 'quantize')
     with redirect_stdout(io.StringIO()):   # its progress bars
         if card.precision == 'w8': return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
-        return nncf.quantize(model, nncf.Dataset(list(examples)), subset_size=len(examples), model_type=nncf.ModelType.TRANSFORMER, preset=nncf.QuantizationPreset.MIXED)
+        return nncf.quantize(model, nncf.Dataset(list(examples)), subset_size=len(examples), model_type=nncf.ModelType.TRANSFORMER,
+                             preset=nncf.QuantizationPreset.MIXED)
 
-def prepare(out: Path, card: ModelCard, network: Any, tokenizer: Any, examples: Sequence[Mapping[str, np.ndarray]] = (), keep: bool = False) -> Path:
-    "Writes a PyTorch module, its tokenizer (of the package tokenizers) and its card to the folder `out`, which may hold an older form. Raises `ModelError`."
+def prepare(out: Path, card: ModelCard, network: Any, tokenizer: Any, examples: Sequence[Mapping[str, np.ndarray]] = (),
+            keep: bool = False) -> Path:
+    """Writes a PyTorch module, its tokenizer (of the package tokenizers) and its card to the folder `out`, which may hold an older form.
+    Raises `ModelError`."""
     with preparing(out, card.kind, keep) as folder:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.save(str(folder / 'tokenizer.json'), pretty=False)
-        with hushed(): require('openvino', 'offline').save_model(convert(network, card, examples), folder / 'model.xml', compress_to_fp16=False)
+        with hushed():
+            require('openvino', 'offline').save_model(convert(network, card, examples), folder / 'model.xml', compress_to_fp16=False)
         write_card(folder, replace(card, sha256={name: sha256(folder / name) for name in FILES}))
     return out
 
@@ -233,14 +248,17 @@ def _again(folder: Path, kind: str) -> str:
     return 'install cpqa again' if MODELS in folder.parents else f'prepare it again with {MODEL_KINDS[kind].by}'
 
 def read_card(folder: str | Path, kind: str, check: bool = True) -> ModelCard:
-    "The card of a prepared folder, all files checked unless told not to. Raises `ModelError` where one is damaged, or the model is of another kind."
+    """The card of a prepared folder, all files checked unless told not to. Raises `ModelError` where one is damaged, or the model is of
+    another kind."""
     folder = Path(folder)
     try:
         card = ModelCard.from_json((folder / CARD).read_bytes())
         if card.kind != kind: raise ModelError(f'{folder} holds a {card.kind}, not a {kind}: give another folder')
         for name in FILES if check else ():
-            if sha256(folder / name) != card.sha256[name]: raise ModelError(f'{name} in {folder} is not the file that was written there: {_again(folder, kind)}')
-    except (OSError, KeyError, msgspec.MsgspecError) as e: raise ModelError(f'{folder} is no sound {MODEL_KINDS[kind].name} ({reason(e)}): {_again(folder, kind)}') from e
+            if sha256(folder / name) != card.sha256[name]:
+                raise ModelError(f'{name} in {folder} is not the file that was written there: {_again(folder, kind)}')
+    except (OSError, KeyError, msgspec.MsgspecError) as e:
+        raise ModelError(f'{folder} is no sound {MODEL_KINDS[kind].name} ({reason(e)}): {_again(folder, kind)}') from e
     return card
 
 def shipped(kind: str) -> Path | None:
@@ -261,9 +279,11 @@ def multiply_out(model: Any) -> int:
     model.validate_nodes_and_infer_types()
     return found
 
-# %% ../../nbs/retrieval/prepared.ipynb #723a7771
+# %% ../../nbs/retrieval/prepared.ipynb #14d05e29
 RunsIn = Literal['bf16', 'f32', 'auto']
+_RENEW = 'prepare it again with this version of openvino'
 
+# %% ../../nbs/retrieval/prepared.ipynb #723a7771
 class PreparedNetwork:
     "A prepared folder on this machine's CPU: its `card`, its `tokenizer`, and `infer`. Needs openvino and tokenizers alone."
     shapes = 200   # of batches that the runtime remembers how to work on
@@ -279,19 +299,21 @@ class PreparedNetwork:
         openvino, tokenizers = require('openvino', 'offline'), require('tokenizers', 'offline')
         self.threads = threads or (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1)
         self.runs_in, self.lanes = runs_in or ('bf16' if self.card.precision != 'f32' and has_bf16() else 'f32'), lanes or self.threads
-        alone = {'PERFORMANCE_HINT': 'LATENCY'} if self.lanes == 1 and threads is None else {'NUM_STREAMS': str(self.lanes), 'INFERENCE_NUM_THREADS': str(self.threads)}
-        options = alone | {'CPU_RUNTIME_CACHE_CAPACITY': str(self.shapes)}
-        if self.runs_in != 'auto': options['INFERENCE_PRECISION_HINT'] = self.runs_in
+        hint = {} if self.runs_in == 'auto' else {'INFERENCE_PRECISION_HINT': self.runs_in}
+        options = hint | {'CPU_RUNTIME_CACHE_CAPACITY': str(self.shapes)}
+        if self.lanes == 1 and threads is None: options['PERFORMANCE_HINT'] = 'LATENCY'
+        else: options |= {'NUM_STREAMS': str(self.lanes), 'INFERENCE_NUM_THREADS': str(self.threads)}
         try:
             self.tokenizer = tokenizers.Tokenizer.from_file(str(Path(folder) / 'tokenizer.json'))
             model = openvino.Core().read_model(Path(folder) / 'model.xml')
             if self.card.precision == 'w8': multiply_out(model)
             self.network = openvino.Core().compile_model(model, 'CPU', options)
-        except Exception as e: raise ModelError(f'{folder} could not be loaded ({reason(e)}): prepare it again with this version of openvino') from e
+        except Exception as e: raise ModelError(f'{folder} could not be loaded ({reason(e)}): {_RENEW}') from e
 
     def at_most(self, max_tokens: int | None) -> int:
         "This many tokens, or as many as the network reads. Raises `ModelError` for more."
-        if (max_tokens or 0) > self.card.max_tokens: raise ModelError(f'{self.card.model} reads at most {self.card.max_tokens} tokens, not {max_tokens}: lower max_tokens')
+        if (max_tokens or 0) > self.card.max_tokens:
+            raise ModelError(f'{self.card.model} reads at most {self.card.max_tokens} tokens, not {max_tokens}: lower max_tokens')
         return max_tokens or self.card.max_tokens
 
     def infer(self, work: Iterable[Mapping[str, np.ndarray]]) -> Iterator[np.ndarray]:
@@ -301,7 +323,7 @@ class PreparedNetwork:
             busy[0].wait()
             return busy[0].get_output_tensor(0).data.copy()
         for batch in work:
-            if len(busy) < self.lanes: request = self.network.create_infer_request()   # of this call alone, so that callers' threads do not meet
+            if len(busy) < self.lanes: request = self.network.create_infer_request()   # of this call alone: threads do not meet
             else:
                 yield done()
                 request = busy.popleft()

@@ -30,23 +30,33 @@ def _field(key: str, name: str, kind: str, tags: str = '') -> QueryField:
 _PRESENT = (
     _field('all', 'All Fields', 'words'), _field('ti', 'Title', 'words', 'titl'), _field('ab', 'Abstract', 'words'),
     _field('tiab', 'Title/Abstract', 'words'), _field('tw', 'Text Word', 'words', 'text words, word'),
-    _field('mh', 'MeSH Terms', 'mesh', 'mesh, mesh term'), _field('majr', 'MeSH Major Topic', 'mesh'), _field('sh', 'MeSH Subheading', 'facts', 'subheading'),
+    _field('mh', 'MeSH Terms', 'mesh', 'mesh, mesh term'), _field('majr', 'MeSH Major Topic', 'mesh'),
+    _field('sh', 'MeSH Subheading', 'facts', 'subheading'),
     _field('pt', 'Publication Type', 'facts', 'ptyp'), _field('la', 'Language', 'facts', 'lang'),
     _field('ta', 'Journal', 'facts', 'jour, so, jo'), _field('au', 'Author', 'author', 'auth, full'),
-    _field('1au', 'Author - First', 'author', 'first author name, first author'), _field('lastau', 'Author - Last', 'author', 'last author name, last author'),
+    _field('1au', 'Author - First', 'author', 'first author name, first author'),
+    _field('lastau', 'Author - Last', 'author', 'last author name, last author'),
     _field('dp', 'Date - Publication', 'date', 'pdat, publication date, date of publication'),
-    _field('uid', 'UID', 'ids', 'pmid'), _field('aid', 'Article Identifier', 'ids', 'doi, lid, location id'), _field('pmcid', 'PMCID', 'ids', 'pmc'),
+    _field('uid', 'UID', 'ids', 'pmid'), _field('aid', 'Article Identifier', 'ids', 'doi, lid, location id'),
+    _field('pmcid', 'PMCID', 'ids', 'pmc'),
     _field('sb', 'Filter', 'filter', 'subset, filt, text'))
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #3340e0c2
 _ABSENT = (
-    _field('ad', 'Affiliation', 'absent', 'affl'), _field('nm', 'Supplementary Concept', 'absent', 'substance name, subs'), _field('pa', 'Pharmacological Action', 'absent'),
-    _field('ot', 'Other Term', 'absent', 'otrm, keyword'), _field('gr', 'Grants and Funding', 'absent', 'grnt, grant number'), _field('rn', 'EC/RN Number', 'absent', 'ecno'),
-    _field('vi', 'Volume', 'absent', 'vol'), _field('ip', 'Issue', 'absent', 'iss'), _field('pg', 'Pagination', 'absent', 'page'), _field('is', 'ISSN', 'absent'),
-    _field('cn', 'Author - Corporate', 'absent', 'coln, corporate author'), _field('fau', 'Full Author Name', 'absent'), _field('ir', 'Investigator', 'absent'),
-    _field('tt', 'Transliterated Title', 'absent'), _field('si', 'Secondary Source ID', 'absent'), _field('pl', 'Place of Publication', 'absent', 'cnty'),
-    _field('cois', 'Conflict of Interest Statements', 'absent'), _field('ps', 'Subject - Personal Name', 'absent'), _field('jid', 'NLM Unique ID', 'absent'))
-_OTHER_DATES = 'edat, date - entry, crdt, date - create, mhda, date - mesh, lr, mdat, date - modification, dcom, date - completion, ppdt, epdt, dep'
+    _field('ad', 'Affiliation', 'absent', 'affl'), _field('nm', 'Supplementary Concept', 'absent', 'substance name, subs'),
+    _field('pa', 'Pharmacological Action', 'absent'),
+    _field('ot', 'Other Term', 'absent', 'otrm, keyword'), _field('gr', 'Grants and Funding', 'absent', 'grnt, grant number'),
+    _field('rn', 'EC/RN Number', 'absent', 'ecno'),
+    _field('vi', 'Volume', 'absent', 'vol'), _field('ip', 'Issue', 'absent', 'iss'), _field('pg', 'Pagination', 'absent', 'page'),
+    _field('is', 'ISSN', 'absent'),
+    _field('cn', 'Author - Corporate', 'absent', 'coln, corporate author'), _field('fau', 'Full Author Name', 'absent'),
+    _field('ir', 'Investigator', 'absent'),
+    _field('tt', 'Transliterated Title', 'absent'), _field('si', 'Secondary Source ID', 'absent'),
+    _field('pl', 'Place of Publication', 'absent', 'cnty'),
+    _field('cois', 'Conflict of Interest Statements', 'absent'), _field('ps', 'Subject - Personal Name', 'absent'),
+    _field('jid', 'NLM Unique ID', 'absent'))
+_OTHER_DATES = ('edat, date - entry, crdt, date - create, mhda, date - mesh, lr, mdat, date - modification, dcom, '
+                'date - completion, ppdt, epdt, dep')
 QUERY_FIELDS = {f.key: f for f in (*_PRESENT, *_ABSENT)}
 TAGS = {t: f.key for f in QUERY_FIELDS.values() for t in f.tags} | dict.fromkeys(_OTHER_DATES.split(', '), 'dp')
 
@@ -55,7 +65,8 @@ class QueryError(CpqaError):
     "A query that cannot be run."
 
 class QueryTerm(Record, frozen=True):
-    "A demand: `text` in a `field` (a key of `QUERY_FIELDS`, '' where none was said), `to` for a range, `near` for words in any order with so many others between."
+    """A demand: `text` in a `field` (a key of `QUERY_FIELDS`, '' where none was said), `to` for a range, `near` for words in any order with
+    so many others between."""
     text: str
     field: str = ''
     quoted: bool = False
@@ -103,7 +114,8 @@ def tagged(text: str, tag: str, quoted: bool = False) -> QueryTerm:
     if name.endswith(':noexp'): name, explode = name.removesuffix(':noexp').strip(), False
     key = TAGS.get(re.sub(r'\s+', ' ', name))
     if key is None: raise QueryError(f'[{tag.strip()[:40]}] is not a tag of PubMed: expected one of {_known()}')
-    if near is not None and (key not in ('ti', 'tiab') or not quoted): raise QueryError(f'[{tag}] asks for words near each other, which goes with "quoted words"[ti:~2] or [tiab:~2] alone')
+    if near is not None and (key not in ('ti', 'tiab') or not quoted):
+        raise QueryError(f'[{tag}] asks for words near each other, which goes with "quoted words"[ti:~2] or [tiab:~2] alone')
     return QueryTerm(text, key, quoted, explode, near=near)
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #6efceae9
@@ -112,7 +124,8 @@ def _day(text: str, last: bool) -> int:
     if last and text.strip().lower() == 'present': return 99_999_999
     m = _DATE.fullmatch(text.strip())
     year, month, day = (int(x or 0) for x in m.groups()) if m else (0, 0, 0)
-    if not m or month > 12 or day > 31: raise QueryError(f'{text.strip()[:40]!r} is not a date: expected one like 2010, 2010/05 or 2010/05/31')
+    if not m or month > 12 or day > 31:
+        raise QueryError(f'{text.strip()[:40]!r} is not a date: expected one like 2010, 2010/05 or 2010/05/31')
     if last: return year * 10_000 + (month * 100 + (day or 99) if month else 9999)
     return year * 10_000 + (0 if month < 2 and day < 2 else month * 100 + (0 if day < 2 else day))
 
@@ -146,20 +159,31 @@ def words_of(text: str) -> list[Word]: return [w for piece in query_pieces(text)
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #49982ec7
 _LANGUAGES = dict(p.split('=') for p in (
-    'english=eng german=ger french=fre spanish=spa italian=ita chinese=chi japanese=jpn russian=rus portuguese=por polish=pol dutch=dut danish=dan '
-    'swedish=swe norwegian=nor finnish=fin turkish=tur korean=kor czech=cze hungarian=hun hebrew=heb arabic=ara greek=gre ukrainian=ukr romanian=rum '
-    'bulgarian=bul croatian=hrv serbian=srp slovak=slo persian=per icelandic=ice lithuanian=lit slovenian=slv undetermined=und multilingual=mul').split())
-_TRIALS = ('adaptive clinical trial', 'clinical trial phase i', 'clinical trial phase ii', 'clinical trial phase iii', 'clinical trial phase iv',
+    'english=eng german=ger french=fre spanish=spa italian=ita chinese=chi japanese=jpn russian=rus portuguese=por '
+    'polish=pol dutch=dut danish=dan '
+    'swedish=swe norwegian=nor finnish=fin turkish=tur korean=kor czech=cze hungarian=hun hebrew=heb arabic=ara '
+    'greek=gre ukrainian=ukr romanian=rum '
+    'bulgarian=bul croatian=hrv serbian=srp slovak=slo persian=per icelandic=ice lithuanian=lit slovenian=slv '
+    'undetermined=und multilingual=mul').split())
+_TRIALS = ('adaptive clinical trial', 'clinical trial phase i', 'clinical trial phase ii', 'clinical trial phase iii',
+           'clinical trial phase iv',
            'controlled clinical trial', 'equivalence trial', 'pragmatic clinical trial', 'randomized controlled trial')
 TYPES_UNDER = {'clinical trial': _TRIALS, 'controlled clinical trial': ('randomized controlled trial', *_TRIALS[-3:-1]),
-               'randomized controlled trial': ('equivalence trial', 'pragmatic clinical trial'), 'review': ('systematic review', 'scoping review')}
-FILTERS = {'all': '', 'hasabstract': '', 'pubmed pmc': '', 'review': 'review[pt]', 'systematic review': '"systematic review"[pt]', 'systematic': '"systematic review"[pt]',
-           'clinical trial': '"clinical trial"[pt]', 'randomized controlled trial': '"randomized controlled trial"[pt]', 'meta analysis': '"meta-analysis"[pt]',
-           'case reports': '"case reports"[pt]', 'cancer': 'neoplasms[mh] OR cancer*[tiab] OR tumor*[tiab] OR tumour*[tiab] OR neoplas*[tiab]'}
+               'randomized controlled trial': ('equivalence trial', 'pragmatic clinical trial'),
+               'review': ('systematic review', 'scoping review')}
+FILTERS = {'all': '', 'hasabstract': '', 'pubmed pmc': '', 'review': 'review[pt]', 'systematic review': '"systematic review"[pt]',
+           'systematic': '"systematic review"[pt]',
+           'clinical trial': '"clinical trial"[pt]', 'randomized controlled trial': '"randomized controlled trial"[pt]',
+           'meta analysis': '"meta-analysis"[pt]', 'case reports': '"case reports"[pt]',
+           'cancer': 'neoplasms[mh] OR cancer*[tiab] OR tumor*[tiab] OR tumour*[tiab] OR neoplas*[tiab]'}
 FILTERS |= {f'y {n}': f'"last {n} years"[dp]' for n in (1, 5, 10)}      # y_5 is what the buttons of PubMed's page write
-FILTERS |= {name: f'"{name}"[mh:noexp]' for name in ('humans', 'animals', 'male', 'female', 'adult', 'aged', 'middle aged', 'young adult', 'adolescent', 'child', 'infant')}
-_SAME = {'has abstract': 'hasabstract', 'fha': 'hasabstract', 'human': 'humans', 'animal': 'animals', 'reviews': 'review', 'systematic reviews': 'systematic review', 'clinicaltrial': 'clinical trial',
-         'randomizedcontrolledtrial': 'randomized controlled trial', 'systematicreview': 'systematic review', 'metaanalysis': 'meta analysis', 'casereports': 'case reports'}
+FILTERS |= {name: f'"{name}"[mh:noexp]'
+            for name in ('humans', 'animals', 'male', 'female', 'adult', 'aged', 'middle aged', 'young adult', 'adolescent', 'child',
+                         'infant')}
+_SAME = {'has abstract': 'hasabstract', 'fha': 'hasabstract', 'human': 'humans', 'animal': 'animals', 'reviews': 'review',
+         'systematic reviews': 'systematic review', 'clinicaltrial': 'clinical trial',
+         'randomizedcontrolledtrial': 'randomized controlled trial', 'systematicreview': 'systematic review',
+         'metaanalysis': 'meta analysis', 'casereports': 'case reports'}
 
 def language(name: str) -> str:
     "The code of a language by its name or code, or ''."
@@ -179,21 +203,26 @@ def _check_words(t: QueryTerm, warn):
         if '*' in core[:-1]: warn(f'the star inside {part[:40]} separates words; only at the end does it truncate')
         if core.endswith('*') and EXACT.analyze(part) and sum(map(str.isalnum, core)) < 4:
             raise QueryError(f'{core[:40]} is truncated too early: PubMed wants at least four letters before the star')
-    if t.near is not None and any(star for _, star in words_of(t.text)): raise QueryError(f'"{t.text[:40]}" is truncated, which does not go with words near each other')
+    if t.near is not None and any(star for _, star in words_of(t.text)):
+        raise QueryError(f'"{t.text[:40]}" is truncated, which does not go with words near each other')
 
 def _check(t: QueryTerm, warn):
     "Raises `QueryError` for a term that cannot run; calls `warn` with what is odd."
     field = QUERY_FIELDS.get(t.field)
     kind = field.kind if field else 'words'
-    if t.to and kind != 'date': raise QueryError(f'a range such as {t.text[:20]}:{t.to[:20]} goes with dates alone: tag both ends with [dp]')
+    if t.to and kind != 'date':
+        raise QueryError(f'a range such as {t.text[:20]}:{t.to[:20]} goes with dates alone: tag both ends with [dp]')
     if t.field and not re.search(r'\w', t.text): raise QueryError(f'there is no word before [{t.field}]: {t.text[:40]!r}')
     if kind == 'date': date_range(t.text, t.to)
     elif kind == 'absent': warn(f'{field.name} is not in these records, so {t.text[:40]}[{t.field}] finds nothing')
-    elif kind == 'filter' and filter_of(t.text) is None: raise QueryError(f'{t.text[:40]!r} is not a filter known here: expected one of {", ".join(FILTERS)}, or a language')
-    elif kind == 'facts' and t.field == 'la' and language(t.text) == '': warn(f'{t.text[:40]!r} is not a language known here: expected a name like english, or a code like eng')
+    elif kind == 'filter' and filter_of(t.text) is None:
+        raise QueryError(f'{t.text[:40]!r} is not a filter known here: expected one of {", ".join(FILTERS)}, or a language')
+    elif kind == 'facts' and t.field == 'la' and language(t.text) == '':
+        warn(f'{t.text[:40]!r} is not a language known here: expected a name like english, or a code like eng')
     elif kind != 'ids': _check_words(t, warn)
     small = [w for w in t.text.split() if w in ('and', 'or', 'not')]
-    if kind == 'words' and not t.quoted and small: warn(f'{small[0]!r} in small letters is a word and no operator: write {small[0].upper()}')
+    if kind == 'words' and not t.quoted and small:
+        warn(f'{small[0]!r} in small letters is a word and no operator: write {small[0].upper()}')
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #0d889808
 def _valid(key: str, text: str) -> bool:
@@ -215,7 +244,8 @@ _DEEPEST = 60   # levels of nodes: tantivy's own stack ends at some hundreds
 class _Reader:
     "Reads one query; `warnings` gathers what is odd in it."
     def __init__(self, text: str):
-        if len(text) > _LONGEST_QUERY: raise QueryError(f'the query has {len(text):,} characters, at most {_LONGEST_QUERY:,} are read: split it')
+        if len(text) > _LONGEST_QUERY:
+            raise QueryError(f'the query has {len(text):,} characters, at most {_LONGEST_QUERY:,} are read: split it')
         self.tokens, self.warnings = [*_tokens(text), ('end', '', len(text) + 1)], []
 
     def warn(self, text: str):
@@ -263,7 +293,8 @@ class _Frame:
     def operator(self, op: str, place: int):
         if op == 'NOT' and (self.pending in ('', 'AND') and self.parts) and not self.negate: self.pending = 'NOT'
         elif op == 'NOT': self.negate = not self.negate
-        elif self.pending or self.negate or not self.parts: raise QueryError(f'{op} at {place} has nothing on its left: give it a term, or take it away')
+        elif self.pending or self.negate or not self.parts:
+            raise QueryError(f'{op} at {place} has nothing on its left: give it a term, or take it away')
         else: self.pending = op
 
     def add(self, tree: Tree, depth: int):
@@ -274,10 +305,12 @@ class _Frame:
         if self.parts: self.op = op
         self.parts.append(tree)
         self.depth = max(self.depth, depth)
-        if self.depth > _DEEPEST: raise QueryError(f'the query has more than {_DEEPEST} levels of AND, OR and NOT inside one another: write it flatter')
+        if self.depth > _DEEPEST:
+            raise QueryError(f'the query has more than {_DEEPEST} levels of AND, OR and NOT inside one another: write it flatter')
 
     def tree(self, end: str) -> tuple[Tree, int]:
-        if self.pending or self.negate: raise QueryError(f'{self.pending or "NOT"} before {end} has nothing on its right: give it a term, or take it away')
+        if self.pending or self.negate:
+            raise QueryError(f'{self.pending or "NOT"} before {end} has nothing on its right: give it a term, or take it away')
         if not self.parts: raise QueryError(f'there is nothing to search before {end}: give it a word')
         return (Node(self.op, tuple(self.parts)), self.depth + 1) if len(self.parts) > 1 else (self.parts[0], self.depth)
 
@@ -311,7 +344,8 @@ def _date_text(t: QueryTerm) -> str:
     first, colon, last = t.text.partition(':')
     if _LAST.fullmatch(t.text.strip()): return f'"{t.text.strip().lower()}"'
     begin, end = first.strip(), (t.to or (last if colon else first)).strip()
-    def part(text, default): return '/'.join(p.zfill(2) for p in (re.split('[/-]', text) + default)[:3]) if text.lower() != 'present' else '3000/12/31'
+    def part(text, default): return '/'.join(p.zfill(2)
+                                             for p in (re.split('[/-]', text) + default)[:3]) if text.lower() != 'present' else '3000/12/31'
     last_day = ['12', '31'] if end.count('/') + end.count('-') == 0 else ['31']
     return f'{part(begin, ["01", "01"])}:{part(end, last_day)}'
 

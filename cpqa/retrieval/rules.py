@@ -31,19 +31,27 @@ def cleaned(question: str) -> str:
     return ' '.join(text.split())
 
 # %% ../../nbs/retrieval/rules.ipynb #b6c1a03c
-_ASK = frozenset('''a about after all also am among an and any are as at away be because been being best between both but by can come could did do does done each either else
-ever explain for from further get give go goes going good had has have having he her here him his how i if in into is it its just let like list make makes many may me might
-mine more most much must my name need needs no nor not now of off often on once one only or other our out over per please put same she should since so some still such tell
-than that the their them then there these they thing things this those through to too turn turns turned under until up us very was way we well were what whats when where
-whether which while who whom whose why will with within without would yes you your describe define mention provide known any another during via versus vs e.g i.e etc
-ask asked anyone anything dad daddy everyone getting got grandma grandpa hello hi husband know knows maybe mom mommy mum really said someone something tell thank thanks
-think thinks told uncle want wants wife'''.split())
-_JOIN = frozenset('''action associated association associations affect affected affects available basis cause caused causes causing common compare compared consist consists
-contribute currently definition diagnosed worried scared taking develop developed development difference differences effect effective effects enumerate exist exists factor factors feature features found
-function functions help helpful helps implicated important improve include included includes increase increased indicated indication involve involved kind kinds lead leads
-main major mean means mechanism mechanisms method methods mode number occur particular percentage play plays possible present process purpose range recent recommended
-related relation relationship role roles show shown stand stands study studies suitable target targeted targets term test tested type types use used useful uses using work
-works first second new two three'''.split())
+_ASK = frozenset('''a about after all also am among an and any are as at away be because been being best between both
+but by can come could did do does done each either else ever explain for from further get give go
+goes going good had has have having he her here him his how i if in into is it its just let like
+list make makes many may me might mine more most much must my name need needs no nor not now of
+off often on once one only or other our out over per please put same she should since so some
+still such tell than that the their them then there these they thing things this those through to
+too turn turns turned under until up us very was way we well were what whats when where whether
+which while who whom whose why will with within without would yes you your describe define mention
+provide known any another during via versus vs e.g i.e etc ask asked anyone anything dad daddy
+everyone getting got grandma grandpa hello hi husband know knows maybe mom mommy mum really said
+someone something tell thank thanks think thinks told uncle want wants wife'''.split())
+_JOIN = frozenset('''action associated association associations affect affected affects available basis cause caused
+causes causing common compare compared consist consists contribute currently definition diagnosed
+worried scared taking develop developed development difference differences effect effective
+effects enumerate exist exists factor factors feature features found function functions help
+helpful helps implicated important improve include included includes increase increased indicated
+indication involve involved kind kinds lead leads main major mean means mechanism mechanisms
+method methods mode number occur particular percentage play plays possible present process purpose
+range recent recommended related relation relationship role roles show shown stand stands study
+studies suitable target targeted targets term test tested type types use used useful uses using
+work works first second new two three'''.split())
 
 # %% ../../nbs/retrieval/rules.ipynb #96b4c535
 _TOKEN = re.compile(r"[^\W_]+(?:[-.'’/+][^\W_]+)*|[,;:.?!]")
@@ -86,7 +94,8 @@ def forms(word: str) -> list[str]:
     word = word.lower()
     others = {spelled(word), *number_forms(spelled(word)), *([word[:-1]] if word.endswith('ys') else [])} - {word}
     strange = not (_is_word(word) or _is_word(spelled(word)))
-    return [word, *sorted(o for o in others if _is_word(o) or strange and o in (f'{word}s', word.removesuffix('s')) and not _ADJECTIVE.search(word))]
+    return [word, *sorted(o for o in others if _is_word(o) or strange and o in (f'{word}s', word.removesuffix('s'))
+                          and not _ADJECTIVE.search(word))]
 
 # %% ../../nbs/retrieval/rules.ipynb #2b5882e4
 def calmed(text: str) -> str:
@@ -107,14 +116,16 @@ class Concept(Record, frozen=True):
     joins: bool = False       # only says how other concepts hang together
 
 def rarity(word: str) -> float:
-    "How rare a word is: 9 where books do not know it, less the decimal logarithm of its count; 0 for a number. *stage 4* is as rare as *stage*."
+    """How rare a word is: 9 where books do not know it, less the decimal logarithm of its count; 0 for a number. *stage 4* is as rare as
+    *stage*."""
     word = word.partition(' ')[0]
     if not any(map(str.isalpha, word)): return 0.0
     return 9 - log10(1 + max((english_words().get(spelled(f), 0) for f in forms(word.lower())), default=0))
 
 def word_concept(token: str, also: Sequence[str] = ()) -> Concept:
     "The concept of one word, or of a word with a letter or figure; `also` are other spellings of it."
-    every = [in_text(f) for w in (token, *also, *([token.replace('-', '')] if re.fullmatch('[A-Za-z]+-[0-9]+', token) else [])) for f in forms(w)]
+    every = [in_text(f) for w in (token, *also, *([token.replace('-', '')] if re.fullmatch('[A-Za-z]+-[0-9]+', token) else []))
+             for f in forms(w)]
     parts = [p for p in re.split(r"[-.'’/+ ]", token) if len(p) > 1]
     words = dict.fromkeys([*every, *(in_text(f) for w in parts for f in forms(w))])
     return Concept(token, any_of(map(in_text, (token, *also))), any_of(every), tuple(words), rarity(token), joins=token.lower() in _JOIN)
@@ -129,7 +140,8 @@ def synonyms(d: Descriptor) -> list[str]:
     made = site_terms(d.sites[0])[:7] if d.sites else ([t.strip() for t in site_terms('')[:6]] if d.name == 'Neoplasms' else [])
     other = site_terms(d.sites[1])[:4] if len(d.sites) > 1 else []      # *ovarian* beside *ovary*
     names = [*made[:4], *other, natural(d.name).lower(), *d.terms, *made[4:]]
-    names = [n for n in names if n not in _DOUBTED and len(n) > 2 and ',' not in n and (not _APART.search(n) or _APART.search(d.name.lower()))]
+    names = [n for n in names if n not in _DOUBTED and len(n) > 2 and ',' not in n
+             and (not _APART.search(n) or _APART.search(d.name.lower()))]
     british = [n.replace('tumor', 'tumour').replace('leukemia', 'leukaemia') for n in names]
     return list(dict.fromkeys(n for pair in zip(names, british) for n in pair))
 
@@ -146,7 +158,8 @@ def disease_concept(found: str, d: Descriptor, also: Sequence[str] = ()) -> Conc
     given = list(dict.fromkeys([found, *also, ' '.join([*found.split()[:-1], spelled(found.split()[-1])])]))
     names = _none_inside([*given, *synonyms(d)])[:MOST_SYNONYMS + len(given)]
     words = [in_text(f) for w in _TOKEN.findall(found) if len(w) > 1 and not _asks(w) for f in forms(w)]
-    return Concept(found, any_of(map(in_text, given)), any_of([f'"{d.name}"[mh]', *dict.fromkeys(map(in_text, names))]), tuple(dict.fromkeys(words)), core=True)
+    return Concept(found, any_of(map(in_text, given)), any_of([f'"{d.name}"[mh]', *dict.fromkeys(map(in_text, names))]),
+                   tuple(dict.fromkeys(words)), core=True)
 
 # %% ../../nbs/retrieval/rules.ipynb #2ba3fde9
 RARE = 4              # seen less than 100,000 times in the books that were counted
@@ -170,7 +183,8 @@ def _named(concepts: Sequence[Concept]) -> str: return ', '.join(c.text for c in
 def rungs_of(concepts: Sequence[Concept], phrases: Sequence[str] = ()) -> tuple[BooleanQuery, ...]:
     "The ladder of some `concepts`, each rung once; `phrases` are expressions for the first rung."
     cores = _cores(concepts)
-    others = sorted((c for c in concepts if not c.joins and c not in cores), key=lambda c: (c.rarity, len(c.text)))[-max(1, MOST_PARTS - len(cores)):]
+    others = sorted((c for c in concepts if not c.joins and c not in cores),
+                    key=lambda c: (c.rarity, len(c.text)))[-max(1, MOST_PARTS - len(cores)):]
     strong = [c for c in concepts if c in cores or c in others]
     but = lambda n: [c for c in strong if c not in others[:n]]
     said = concepts if len(concepts) <= MOST_PARTS else strong
@@ -179,10 +193,13 @@ def rungs_of(concepts: Sequence[Concept], phrases: Sequence[str] = ()) -> tuple[
               (all_of(c.wide for c in strong), 'its concepts with their synonyms')]
     for n in dict.fromkeys((1, (len(others) + 1) // 2)):
         if n < len(others): rungs.append((all_of(c.wide for c in but(n)), f'the commonest left out: {_named(others[:n])}'))
-    if others and cores[0].core and others[-1].rarity >= STRANGE and len(others[-1].text) > 5: rungs.append((others[-1].wide, f'a name that hardly any text holds: {others[-1].text}'))
+    if others and cores[0].core and others[-1].rarity >= STRANGE and len(others[-1].text) > 5:
+        rungs.append((others[-1].wide, f'a name that hardly any text holds: {others[-1].text}'))
     if len(others) > 1:
-        rungs.append((all_of([*(c.wide for c in cores), any_of(c.wide for c in others)]), f'{_named(cores)}, with any of the other concepts'))
-    if others and not cores[0].core and cores[0].rarity >= RARE: rungs.append((all_of(c.wide for c in cores), f'only the core of the question: {_named(cores)}'))
+        rungs.append((all_of([*(c.wide for c in cores), any_of(c.wide for c in others)]),
+                      f'{_named(cores)}, with any of the other concepts'))
+    if others and not cores[0].core and cores[0].rarity >= RARE:
+        rungs.append((all_of(c.wide for c in cores), f'only the core of the question: {_named(cores)}'))
     words = [w for c in concepts for w in c.words][:60]
     rungs.append((' OR '.join(dict.fromkeys(words)), 'any word of the question'))
     why = {}
@@ -191,7 +208,8 @@ def rungs_of(concepts: Sequence[Concept], phrases: Sequence[str] = ()) -> tuple[
 
 # %% ../../nbs/retrieval/rules.ipynb #44c5d8da
 class RuleRewriter:
-    "Questions to ladders by the `lexicon` and word lists; `vocabulary` and `espell` are those of `Speller`, and `speller=False` corrects nothing."
+    """Questions to ladders by the `lexicon` and word lists; `vocabulary` and `espell` are those of `Speller`, and `speller=False` corrects
+    nothing."""
     name = 'rules'
     def __init__(self, lexicon: Lexicon | None = None, vocabulary: Container[str] | Callable[[str], bool] = (),
                  espell: Callable[[str], str] | None = None, speller: bool = True):
@@ -201,7 +219,8 @@ class RuleRewriter:
     def _spell(self, text: str) -> tuple[str, dict[str, str], list[str]]:
         "The corrected text, what was written for each corrected word, and remarks."
         if not self.speller: return text, {}, []
-        if not english_words(): return text, {}, ["the spelling was not checked: there is no list of English words, which comes with  pip install symspellpy"]
+        if not english_words():
+            return text, {}, ["the spelling was not checked: there is no list of English words, which comes with  pip install symspellpy"]
         self.speller.troubles.clear()
         text, changes = self.speller.correct(text)
         return text, {c.meant: c.written for c in changes}, [f'read {c.meant!r} for {c.written!r}' for c in changes] + self.speller.troubles
@@ -209,22 +228,32 @@ class RuleRewriter:
 # %% ../../nbs/retrieval/rules.ipynb #b06817bb
 LAY = {
     'side effect': ('adverse effects', 'adverse events', 'adverse reactions', 'toxicity'), 'chemo': ('chemotherapy',),
-    'radiation treatment': ('radiotherapy', 'radiation therapy'), 'radiation': ('radiotherapy', 'radiation therapy'), 'immune therapy': ('immunotherapy',),
-    'hair loss': ('alopecia',), 'losing hair': ('hair loss', 'alopecia'), 'mouth sore': ('oral mucositis', 'mucositis', 'stomatitis'), 'dry mouth': ('xerostomia',),
-    'throwing up': ('vomiting', 'emesis'), 'feeling sick': ('nausea',), 'tiredness': ('fatigue',), 'brain fog': ('cognitive impairment',), 'chemo brain': ('cognitive impairment',),
-    'hot flash': ('hot flushes', 'vasomotor symptoms'), 'skin rash': ('rash', 'exanthema'), 'loss of appetite': ('appetite loss', 'anorexia'), 'weight loss': ('cachexia',),
-    'swollen arm': ('lymphedema', 'lymphoedema'), 'armpit': ('axilla', 'axillary'), 'blood clot': ('thrombosis', 'thromboembolism'), 'low white blood count': ('neutropenia',),
-    'numb hands': ('peripheral neuropathy',), 'numb feet': ('peripheral neuropathy',), 'heart damage': ('cardiotoxicity', 'heart failure'), 'kidney damage': ('nephrotoxicity',),
-    'life expectancy': ('survival', 'prognosis'), 'chances of survival': ('survival', 'prognosis'), 'come back': ('recurrence', 'relapse'), 'coming back': ('recurrence', 'relapse'),
-    'comes back': ('recurrence', 'relapse'), 'run in families': ('hereditary', 'familial', 'genetic predisposition'), 'runs in the family': ('hereditary', 'familial', 'genetic predisposition'),
-    'spread to the bone': ('bone metastases', 'bone metastasis'), 'spread to the brain': ('brain metastases', 'brain metastasis'), 'spread to the liver': ('liver metastases', 'liver metastasis'),
+    'radiation treatment': ('radiotherapy', 'radiation therapy'), 'radiation': ('radiotherapy', 'radiation therapy'),
+    'immune therapy': ('immunotherapy',),
+    'hair loss': ('alopecia',), 'losing hair': ('hair loss', 'alopecia'), 'mouth sore': ('oral mucositis', 'mucositis', 'stomatitis'),
+    'dry mouth': ('xerostomia',),
+    'throwing up': ('vomiting', 'emesis'), 'feeling sick': ('nausea',), 'tiredness': ('fatigue',), 'brain fog': ('cognitive impairment',),
+    'chemo brain': ('cognitive impairment',),
+    'hot flash': ('hot flushes', 'vasomotor symptoms'), 'skin rash': ('rash', 'exanthema'),
+    'loss of appetite': ('appetite loss', 'anorexia'), 'weight loss': ('cachexia',),
+    'swollen arm': ('lymphedema', 'lymphoedema'), 'armpit': ('axilla', 'axillary'), 'blood clot': ('thrombosis', 'thromboembolism'),
+    'low white blood count': ('neutropenia',),
+    'numb hands': ('peripheral neuropathy',), 'numb feet': ('peripheral neuropathy',), 'heart damage': ('cardiotoxicity', 'heart failure'),
+    'kidney damage': ('nephrotoxicity',),
+    'life expectancy': ('survival', 'prognosis'), 'chances of survival': ('survival', 'prognosis'), 'come back': ('recurrence', 'relapse'),
+    'coming back': ('recurrence', 'relapse'),
+    'comes back': ('recurrence', 'relapse'), 'run in families': ('hereditary', 'familial', 'genetic predisposition'),
+    'runs in the family': ('hereditary', 'familial', 'genetic predisposition'),
+    'spread to the bone': ('bone metastases', 'bone metastasis'), 'spread to the brain': ('brain metastases', 'brain metastasis'),
+    'spread to the liver': ('liver metastases', 'liver metastasis'),
 }
 _LAY = re.compile(r'\b(' + '|'.join(sorted(LAY, key=len, reverse=True)) + r')(e?s)?\b', re.I)
 
 def lay_concept(found: str, plain: str) -> Concept:
     "The concept of a patient's phrase that stands in a question as `found`, and in `LAY` as `plain`."
     own = list(dict.fromkeys([found, plain, *forms(plain)]))
-    return Concept(found, any_of(map(in_text, own)), any_of(map(in_text, [*own, *LAY[plain]])), tuple(map(in_text, [*own, *LAY[plain]])), rarity(plain))
+    return Concept(found, any_of(map(in_text, own)), any_of(map(in_text, [*own, *LAY[plain]])), tuple(map(in_text, [*own, *LAY[plain]])),
+                   rarity(plain))
 
 # %% ../../nbs/retrieval/rules.ipynb #0bfe3038
 def _split(run: Sequence[str]) -> list[list[str]]:

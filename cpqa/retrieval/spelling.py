@@ -23,13 +23,18 @@ from ..literature.lexicon import Lexicon, number_forms, spelled, words
 # %% ../../nbs/retrieval/spelling.ipynb #28105bd4
 _PLAIN = re.compile('[a-z]+')
 
-COMMON = '''abdomen abdominal alcohol allergic anesthesia antibiotic anxiety appetite asbestos bladder bleeding blood bowel breathing bruising calcium chemotherapy chemo
-cigarettes constipation cough curable death depression diabetes diagnosis diarrhea disease doctor dosage exercise fatigue fertility fever genetic hair headache heartburn
-hemorrhage hepatitis hereditary hormone hospice hysterectomy immune immunotherapy incontinence infection inherited insurance itching kidney liver lumpectomy lung lymph
-mammogram mastectomy medication medicine melanoma menopause menstrual metastasis mouth mucositis nausea neuropathy nodes numbness obesity oncologist ovary pain palliative
-pancreas pancreatic pneumonia pregnancy pregnant prognosis prostate radiation radiotherapy recurrence remission scan screening seizures smoking spleen steroids stomach surgeon
-surgery survival swallowing swelling swollen symptom symptoms syndrome tests thyroid tiredness tobacco transplant treatment ulcer ultrasound urine uterus vaccination vaccine
-vitamin vomiting weakness weight'''.split()       # what patients write about, and must be known however few notes there are
+COMMON = '''abdomen abdominal alcohol allergic anesthesia antibiotic anxiety appetite asbestos bladder
+bleeding blood bowel breathing bruising calcium chemotherapy chemo cigarettes constipation cough
+curable death depression diabetes diagnosis diarrhea disease doctor dosage exercise fatigue
+fertility fever genetic hair headache heartburn hemorrhage hepatitis hereditary hormone hospice
+hysterectomy immune immunotherapy incontinence infection inherited insurance itching kidney liver
+lumpectomy lung lymph mammogram mastectomy medication medicine melanoma menopause menstrual
+metastasis mouth mucositis nausea neuropathy nodes numbness obesity oncologist ovary pain
+palliative pancreas pancreatic pneumonia pregnancy pregnant prognosis prostate radiation
+radiotherapy recurrence remission scan screening seizures smoking spleen steroids stomach surgeon
+surgery survival swallowing swelling swollen symptom symptoms syndrome tests thyroid tiredness
+tobacco transplant treatment ulcer ultrasound urine uterus vaccination vaccine vitamin vomiting
+weakness weight'''.split()       # what patients write about, and must be known however few notes there are
 
 def _folded(word: str) -> str:
     "The `word` in comparing spelling; most have only one, and are not looked at twice."
@@ -37,7 +42,8 @@ def _folded(word: str) -> str:
 
 @cache
 def medical_words() -> Counter[str]:
-    "The words of the cancer lexicon, of the demo notes and of `COMMON`, in comparing spelling, each with its count in the notes; 1 at least, and 3 those of `COMMON`."
+    """The words of the cancer lexicon, of the demo notes and of `COMMON`, in comparing spelling, each with its count in the notes; 1 at
+    least, and 3 those of `COMMON`."""
     notes = Counter(_PLAIN.findall(' '.join(f'{n.title} {n.text}' for n in demo_notes()).lower()))
     found = Counter({w: 1 for w in _PLAIN.findall(' '.join(Lexicon.load().terms).lower())} | dict.fromkeys(COMMON, 3))
     for word, n in notes.items(): found[word] = max(found[word], n)
@@ -45,22 +51,28 @@ def medical_words() -> Counter[str]:
 
 @cache
 def english_words() -> dict[str, int]:
-    "English words, in comparing spelling, with their counts in books, from the file in the package symspellpy; none where it is not installed."
+    """English words, in comparing spelling, with their counts in books, from the file in the package symspellpy; none where it is not
+    installed."""
     spec = find_spec('symspellpy')     # only its folder is wanted: to import it takes longer than to read the file
     paths = [Path(folder)/'frequency_dictionary_en_82_765.txt' for folder in spec.submodule_search_locations or ()] if spec else []
     fields = [f for p in paths if p.exists() for f in p.read_text('utf-8-sig').split()]
     return {_folded(w): int(n) for w, n in zip(fields[::2], fields[1::2])}
 
 # %% ../../nbs/retrieval/spelling.ipynb #8dbc4d20
-CONTRACTED = frozenset('''aint arent cant couldnt didnt doesnt dont hadnt hasnt havent hes im isnt ive mustnt shes shouldnt thats theres theyre theyve wasnt werent weve
-whos wont wouldnt youre youve'''.split())      # as typed in haste, and as compared without the apostrophe
+# as typed in haste, and as compared without the apostrophe
+CONTRACTED = frozenset('''aint arent cant couldnt didnt doesnt dont hadnt hasnt havent hes im isnt ive mustnt shes shouldnt
+thats theres theyre theyve wasnt werent weve whos wont wouldnt youre youve'''.split())
 
-_BEGINNINGS = ('anti', 'auto', 'bi', 'bio', 'bronchi', 'cardio', 'chemo', 'co', 'cyto', 'de', 'di', 'down', 'endo', 'epi', 'gastro', 'hemo', 'hepato', 'hetero',
-               'homo', 'hyper', 'hypo', 'immuno', 'in', 'inter', 'intra', 'mega', 'meta', 'micro', 'mono', 'multi', 'myco', 'neo', 'nephro', 'neuro', 'non', 'osteo',
-               'over', 'patho', 'peri', 'pharmaco', 'photo', 'poly', 'post', 'pre', 'pro', 'proteo', 'pseudo', 'psycho', 're', 'radio', 'semi', 'sub', 'super', 'tele',
-               'thrombo', 'trans', 'tri', 'ultra', 'un', 'under', 'up', 'uni')
-_DRUGS = re.compile('(mab|nib|leucel|ciclib|parib|taxel|platin|rubicin|mycin|cept|stat|stim|limus|tide|sartan|statin|prazole|vir|gene|vec|sen|siran|degib|metinib'
-                    '|pril|olol|azole|amide|idine|azine|tinib|zomib|lisib|clax|domide|fos|gliptin|gliflozin|glutide|gepant|floxacin|cillin|cycline)s?$')
+_BEGINNINGS = ('anti', 'auto', 'bi', 'bio', 'bronchi', 'cardio', 'chemo', 'co', 'cyto', 'de', 'di', 'down', 'endo', 'epi', 'gastro', 'hemo',
+               'hepato', 'hetero',
+               'homo', 'hyper', 'hypo', 'immuno', 'in', 'inter', 'intra', 'mega', 'meta', 'micro', 'mono', 'multi', 'myco', 'neo', 'nephro',
+               'neuro', 'non', 'osteo',
+               'over', 'patho', 'peri', 'pharmaco', 'photo', 'poly', 'post', 'pre', 'pro', 'proteo', 'pseudo', 'psycho', 're', 'radio',
+               'semi', 'sub', 'super', 'tele', 'thrombo', 'trans', 'tri', 'ultra', 'un', 'under', 'up', 'uni')
+_DRUGS = re.compile('(mab|nib|leucel|ciclib|parib|taxel|platin|rubicin|mycin|cept|stat|stim|limus|tide|sartan|statin|prazole|vir|gene|vec|'
+                    'sen|siran|degib|metinib'
+                    '|pril|olol|azole|amide|idine|azine|tinib|zomib|lisib|clax|domide|fos|gliptin|gliflozin|glutide|gepant|floxacin|cillin|'
+                    'cycline)s?$')
 
 _BRITISH = (('or', 'our'), ('yz', 'ys'), ('iz', 'is'), ('ling$', 'lling'), ('led$', 'lled'), ('og$', 'ogue'))
 
@@ -68,15 +80,17 @@ def _british(word: str) -> Iterator[str]:
     "The `word` as it might be written in Britain: 'favouring', 'analysed', 'modelling'."
     return (word[:m.start()] + to + word[m.end():] for one, to in _BRITISH for m in re.finditer(one, word))
 
-_SCIENCE = re.compile('(in|ins|ine|ines|ans|ase|ases|ogen|log|logs|um|us|ii|a|ae|oid|ome|omes|omics|yl|ide|ides|type|types|cyte|cytes|plasm|plasma|soma|genic|kine|kines)$')
+_SCIENCE = re.compile('(in|ins|ine|ines|ans|ase|ases|ogen|log|logs|um|us|ii|a|ae|oid|ome|omes|omics|yl|ide|ides|type|types|cyte|cytes|'
+                      'plasm|plasma|soma|genic|kine|kines)$')
 
 def _beginning(word: str, known: Callable[[str], bool]) -> bool:
     return any(word.startswith(b) and len(rest := word.removeprefix(b)) >= 5 and known(rest) for b in _BEGINNINGS)
 
 # %% ../../nbs/retrieval/spelling.ipynb #282d6b9c
-SOUNDS = (('f', 'ph'), ('k', 'c'), ('k', 'ch'), ('k', 'ck'), ('c', 'ch'), ('s', 'c'), ('s', 'sc'), ('z', 's'), ('i', 'y'), ('ee', 'ea'), ('e', 'ea'), ('ei', 'ie'),
-          ('u', 'eu'), ('a', 'ai'), ('o', 'oa'), ('or', 'our'), ('er', 'or'), ('er', 'ar'), ('shun', 'tion'), ('sion', 'tion'), ('n', 'mn'), ('n', 'gn'), ('r', 'rh'), ('r', 'rrh'),
-          ('t', 'th'), ('x', 'cs'), ('ks', 'x'), ('j', 'g'), ('kw', 'qu'), ('uf', 'ough'))
+SOUNDS = (('f', 'ph'), ('k', 'c'), ('k', 'ch'), ('k', 'ck'), ('c', 'ch'), ('s', 'c'), ('s', 'sc'), ('z', 's'), ('i', 'y'), ('ee', 'ea'),
+          ('e', 'ea'), ('ei', 'ie'),
+          ('u', 'eu'), ('a', 'ai'), ('o', 'oa'), ('or', 'our'), ('er', 'or'), ('er', 'ar'), ('shun', 'tion'), ('sion', 'tion'), ('n', 'mn'),
+          ('n', 'gn'), ('r', 'rh'), ('r', 'rrh'), ('t', 'th'), ('x', 'cs'), ('ks', 'x'), ('j', 'g'), ('kw', 'qu'), ('uf', 'ough'))
 _LETTERS = 'abcdefghijklmnopqrstuvwxyz'
 
 def slips(word: str) -> set[str]:
@@ -113,8 +127,8 @@ def _clear(found: dict[str, int], least: int) -> str:
 
 # %% ../../nbs/retrieval/spelling.ipynb #206b310a
 _GROWTHS = 'cancer|cancers|tumor|tumors|carcinoma|biopsy|lump|gland|screening|surgery|exam|removal'
-CONFUSED = (('prostrate', 'prostate', _GROWTHS), ('brest', 'breast', _GROWTHS + '|feeding'), ('colin', 'colon', _GROWTHS + '|polyps'), ('lunge', 'lung', _GROWTHS),
-            ('pap', 'Pap', 'smear|smears|test'), ('radial', 'radical', 'mastectomy|prostatectomy'))
+CONFUSED = (('prostrate', 'prostate', _GROWTHS), ('brest', 'breast', _GROWTHS + '|feeding'), ('colin', 'colon', _GROWTHS + '|polyps'),
+            ('lunge', 'lung', _GROWTHS), ('pap', 'Pap', 'smear|smears|test'), ('radial', 'radical', 'mastectomy|prostatectomy'))
 
 class Respelled(Record, frozen=True):
     "A word as it was `written`, and as it is `meant`."
@@ -141,7 +155,8 @@ class Speller:
 
     def known(self, word: str) -> bool:
         "Does a vocabulary hold the `word`, one or many of it, or its end behind a usual beginning?"
-        return any(map(self.listed, {word, word.removesuffix('s'), *number_forms(spelled(word)), *_british(word)})) or _beginning(spelled(word), self.listed)
+        return any(map(self.listed, {word, word.removesuffix('s'), *number_forms(spelled(word)),
+                                     *_british(word)})) or _beginning(spelled(word), self.listed)
 
 # %% ../../nbs/retrieval/spelling.ipynb #40fe1c4c
 def nearest_word(word: str) -> str:
@@ -153,7 +168,9 @@ def nearest_word(word: str) -> str:
     if drug: return ''
     science = bool(_SCIENCE.search(word))
     if len(word) < 5 or science and word[-1] != 'a': return ''
-    if not science and not any(w in medical for w in near) and (by_slip := _clear({w: english[w] for w in near if w in english}, 1_000_000)): return by_slip
+    if not science and not any(w in medical
+                               for w in near) and (by_slip := _clear({w: english[w] for w in near if w in english}, 1_000_000)):
+        return by_slip
     by_ear = {w for n in mishearings(word) for w in mishearings(n)}
     far = {w for w in medical if len(word) >= 7 and w[0] == word[0] and abs(len(w) - len(word)) <= 2 and _distance(word, w) <= 2}
     return _clear({w: medical[w] for w in by_ear | far if w in medical}, 2)
