@@ -254,10 +254,10 @@ class _Reader:
     def term(self, i: int) -> tuple[QueryTerm | None, int]:
         "The term that begins at token `i`, with its tag, and where the next token is; None where there is none."
         start, quoted = i, self.tokens[i][0] == 'quote'
+        if self.tokens[start][0] not in ('word', 'quote'): return None, start
         i += 1
         while not quoted and self.tokens[i][0] == 'word': i += 1
         text = ' '.join(value for _, value, _ in self.tokens[start:i])
-        if self.tokens[start][0] not in ('word', 'quote'): return None, start
         if self.tokens[i][0] != 'tag': return QueryTerm(text, quoted=quoted), i
         return tagged(text, self.tokens[i][1], quoted), i + 1
 
