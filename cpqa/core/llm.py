@@ -71,7 +71,7 @@ class LLM(Protocol):
 def complete(llm: LLM, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
              schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
     "What `llm` says; `schema` and `on_text` are named to it only where they are given."
-    more = {name: value for name, value in (('schema', schema), ('on_text', on_text)) if value is not None}
+    more: dict[str, Any] = {name: value for name, value in (('schema', schema), ('on_text', on_text)) if value is not None}
     return llm.complete(messages, max_tokens=max_tokens, temperature=temperature, **more)
 
 # %% ../../nbs/core/llm.ipynb #26a05d82
