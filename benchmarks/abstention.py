@@ -43,12 +43,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold
 
 from cpqa.answering.abstain import ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, ConfidenceModel, evidence_features
-from cpqa.core.basics import cache_dir
 from cpqa.core.records import Evidence, Hit, Passage
+from cpqa.core.storage import cache_dir
+from cpqa.core.words import folded
 from cpqa.evaluation.metrics import aurc, ideal_aurc, risk_coverage
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap, wilson
-from cpqa.literature.library import folded
 from cpqa.passages.calibrate import calibration_values, reliability
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.hsrdr import HSRDR

@@ -29,9 +29,9 @@ import numpy as np
 from common import DATA, bioasq_questions, save
 
 from cpqa import CancerQA
+from cpqa.core.words import ENGLISH
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap
-from cpqa.literature.library import ENGLISH
 from cpqa.passages.calibrate import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator, read_calibrators,
                                      reliability)
 from cpqa.passages.rerank import BM25Reranker

@@ -23,14 +23,15 @@ from common import DATA, PACKAGES, bioasq_questions, interval, quantiles, save
 from evidence_quality import relevant
 from scipy.stats import spearmanr
 
-from cpqa.core.basics import cache_dir
 from cpqa.core.records import Document, Passage
+from cpqa.core.storage import cache_dir
 from cpqa.literature.files import documents
 from cpqa.literature.library import build_library
 from cpqa.passages.fast_cross_encoder import FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.pair_texts import encode_pairs, pair_text
 from cpqa.retrieval.bm25 import TermRetriever
-from cpqa.retrieval.encoders import batches, hushed, minilm_folder
+from cpqa.retrieval.encoders import batches, minilm_folder
+from cpqa.retrieval.prepared import hushed
 
 ROUNDS = ('7', '8', '9')
 WORDS = 128

@@ -26,6 +26,7 @@ from cpqa.core.records import Hit, Passage
 from cpqa.evaluation.metrics import retrieval_values
 from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker, Reranker
 from cpqa.passages.two_stage import TwoStage, comparable
+from cpqa.retrieval.cached_encoder import RememberingEncoder
 from cpqa.retrieval.vectors import Vectors
 
 DEPTHS = (10, 20, 50, 100, 200, 300, 500)
@@ -63,17 +64,6 @@ class Remembered:
         new = [p for p in passages if (p.doc_id, p.start) not in self.known]
         if new: self.known.update(((p.doc_id, p.start), s) for p, s in zip(new, self.reranker.score(query, new)))
         return np.array([self.known[p.doc_id, p.start] for p in passages], dtype=np.float32)
-
-
-class Asked:
-    "An encoder that remembers the vector of the question, as the pipeline does."
-    def __init__(self, encoder): self.encoder, self.known = encoder, {}
-    def encode(self, texts, kind='document'):
-        if kind != 'query': return self.encoder.encode(texts, kind)
-        for text in texts:
-            if text not in self.known: self.known = {text: self.encoder.encode([text], 'query')[0]}
-        return np.stack([self.known[text] for text in texts])
-    def describe(self): return self.encoder.describe()
 
 
 def stored(vectors: Vectors):
@@ -124,7 +114,7 @@ class Bench:
     "The questions with what was found for them, looked up once."
     def __init__(self, folder: str):
         self.qa, self.gold = CancerQA(folder), relevant()
-        self.encoder = Asked(self.qa.encoder)
+        self.encoder = RememberingEncoder(self.qa.encoder, ('query',), alone=True)
 
     def found(self, question: dict) -> tuple[np.ndarray, list[Hit], list]:
         hits = self.qa.search(question['text'], max(DEPTHS))

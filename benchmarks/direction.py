@@ -30,12 +30,13 @@ from models import Kept, say
 
 from cpqa.answering.direction import LEAST, RATIO, Sentence, direction, verdict
 from cpqa.answering.reader import MOST, PROBABILITY, QuotingReader, _passage_probability, candidates, mean_of
-from cpqa.core.basics import cache_dir
 from cpqa.core.records import Document, Evidence, Passage
+from cpqa.core.storage import cache_dir
+from cpqa.core.words import ENGLISH
 from cpqa.evaluation.datasets import load
 from cpqa.evaluation.pairs import gold_spans, snippet_pairs
 from cpqa.evaluation.statistics import mcnemar, wilson
-from cpqa.literature.library import ENGLISH, Library
+from cpqa.literature.library import Library
 from cpqa.passages.calibrate import calibrator
 from cpqa.passages.sentences import sentences
 from cpqa.pipeline import CancerQA

@@ -17,7 +17,7 @@ from rank_bm25 import BM25Okapi, BM25Plus
 from cpqa import CancerQA
 from cpqa.answering.reader import THRESHOLD, candidates, pick
 from cpqa.core.records import Hit
-from cpqa.literature.library import ENGLISH
+from cpqa.core.words import ENGLISH
 from cpqa.passages.two_stage import TwoStage
 from cpqa.retrieval.fusion import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import embedded_text

@@ -29,8 +29,8 @@ from pathlib import Path
 import numpy as np
 from common import DATA, PACKAGES, RESULTS, quantiles, save
 
-from cpqa.core.basics import cache_dir
 from cpqa.core.records import Hit, Passage
+from cpqa.core.storage import cache_dir
 from cpqa.evaluation.collections import read_collection, read_marked
 from cpqa.evaluation.metrics import covers, retrieval_values
 from cpqa.evaluation.passages import part_of
@@ -45,7 +45,7 @@ from cpqa.passages.two_stage import TwoStage, rerank_documents
 from cpqa.pipeline import CancerQA, build_index, kept_library
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
-from cpqa.retrieval.prepared import Figure, shipped
+from cpqa.retrieval.prepared import Measured, shipped
 from cpqa.retrieval.vectors import VectorPart
 from cpqa.training.examples import TRAINED, medquad_groups
 from cpqa.training.recipe import with_figures
@@ -390,9 +390,9 @@ def _scorer(kind: str, model):
 
 # ---- one file
 
-def figures(parts: dict) -> dict[str, list[Figure]]:
+def figures(parts: dict) -> dict[str, list[Measured]]:
     "What the cards of the two models say of them, of the parts that were measured on all questions."
-    out: dict[str, list[Figure]] = {'bi-encoder': [], 'cross-encoder': []}
+    out: dict[str, list[Measured]] = {'bi-encoder': [], 'cross-encoder': []}
     wanted = {'retrieval': (('nDCG@10', 'R@10', 'MRR@10'), 'BioASQ round 10, on which choices were looked at', {'dense': 'bi-encoder', 'hybrid': 'bi-encoder', 'hybrid + reranker alone': 'cross-encoder', 'hybrid + reranker': 'cross-encoder'}),
               'passages': (('Hits@5',), 'within an article, Evidence Inference, articles not trained on', {'minilm dense': 'bi-encoder', 'dense': 'bi-encoder', 'hybrid': 'bi-encoder', 'reranker of all': 'cross-encoder'}),
               'general': (('MRR@10',), 'MedQuAD, topics not trained on', {'minilm dense': 'bi-encoder', 'shipped dense': 'bi-encoder'})}
@@ -400,7 +400,7 @@ def figures(parts: dict) -> dict[str, list[Figure]]:
         if part not in parts or parts[part]['sample']: continue
         for row in parts[part]['rows']:
             if row['system'] not in systems or row.get('questions', 'round 10') != 'round 10': continue
-            out[systems[row['system']]] += [Figure(f'{m}, {where}: {row["system"]}', row[m]['value'], row['n'], *row[m]['interval']) for m in measures]
+            out[systems[row['system']]] += [Measured(f'{m}, {where}: {row["system"]}', row[m]['value'], row['n'], *row[m]['interval']) for m in measures]
     return out
 
 

@@ -38,9 +38,9 @@ from common import DATA, interval, peak_mb, save
 from lxml import etree
 from lxml.builder import E
 
-from cpqa.core.basics import cache_dir
 from cpqa.core.records import Document, MeshHeading, MeshTerm
-from cpqa.literature.pubmed_writer import _DOCTYPE, pubmed_xml
+from cpqa.core.storage import cache_dir
+from cpqa.literature.pubmed_writer import PUBMED_DOCTYPE, pubmed_xml
 
 BASELINE = 38_000_000    # citations in a whole baseline, as the issue states it
 SEED = 20260101
@@ -123,7 +123,7 @@ def make(path: Path, n: int):
     with gzip.open(DATA / 'bioasq_beir' / 'corpus.jsonl.gz', 'rt') as f: lines = [json.loads(line) for line in f]
     part = path.with_suffix('.part')
     with open(part, 'wb') as f:
-        f.write(f'<?xml version="1.0" encoding="utf-8"?>\n{_DOCTYPE}\n<PubmedArticleSet>\n'.encode())
+        f.write(f'<?xml version="1.0" encoding="utf-8"?>\n{PUBMED_DOCTYPE}\n<PubmedArticleSet>\n'.encode())
         for i, line in enumerate(itertools.islice(itertools.cycle(lines), n), 1):
             e = pubmed_xml(invented(Document(str(i), title=line['title'], text=line['text']), i, rng))
             fuller(e, i, rng)
@@ -164,8 +164,8 @@ def cpqa(path):
 
 
 def cpqa_tree(path):
-    from cpqa.literature.pubmed import _slowly
-    for d in _slowly(Path(path)): yield d.id, d.title
+    from cpqa.literature.pubmed import read_slowly
+    for d in read_slowly(Path(path)): yield d.id, d.title
 
 
 def cpqa_two_files(path):

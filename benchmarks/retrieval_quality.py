@@ -16,7 +16,8 @@ from common import DATA, bioasq_questions, interval, save
 from ir_measures import R, RR, nDCG
 
 from cpqa.core.records import Hit
-from cpqa.literature.library import ENGLISH, Library
+from cpqa.core.words import ENGLISH
+from cpqa.literature.library import Library
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.fusion import reciprocal_rank_fusion

@@ -24,13 +24,14 @@ import numpy as np
 from common import DATA, PACKAGES, save
 
 from cpqa.core.records import Hit, Passage
+from cpqa.core.words import ENGLISH
 from cpqa.evaluation.collections import read_marked
 from cpqa.evaluation.metrics import covers, passage_values, words_needed
 from cpqa.evaluation.passages import part_of
 from cpqa.evaluation.statistics import bootstrap
-from cpqa.literature.library import ENGLISH
 from cpqa.passages.seos import SEOS
 from cpqa.passages.splitters import SentenceSplitter
+from cpqa.retrieval.cached_encoder import RememberingEncoder
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.fusion import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import embedded_text
@@ -67,17 +68,6 @@ def variants(encoder) -> dict:
     rows |= {'blocks by their text': seos(blocks='text')}
     rows |= {f'sentences {n}:{n // part if part else 0}': SentenceSplitter(n, n // part if part else 0) for part in (0, 4) for n in (40, 64, 80, 96, 128, 192, 256)}
     return {name: (s, True) for name, s in rows.items()} | {f'{name}, no title': (rows[name], False) for name in (DEFAULT, 'sentences 128:32')}
-
-
-class Remembering:
-    "An encoder that keeps in memory what it has encoded: the sentences, of which every variant asks."
-    def __init__(self, encoder): self.encoder, self.dim, self.known = encoder, encoder.dim, {}
-    def describe(self): return self.encoder.describe()
-
-    def encode(self, texts, kind='document'):
-        new = list(dict.fromkeys(t for t in texts if t not in self.known))
-        if new: self.known.update(zip(new, self.encoder.encode(new, kind)))
-        return np.array([self.known[t] for t in texts], dtype=np.float32).reshape(-1, self.dim)
 
 
 def sample(data, half: str, articles: int | None, seed: int) -> list[str]:
@@ -191,7 +181,7 @@ def main():
     p.add_argument('--variants', nargs='+', help='names of variants; all unless told, and always the default')
     p.add_argument('--out', default='seos_ablation', help='name of the result')
     a = p.parse_args()
-    data, encoder, began = read_marked(DATA / 'evidence_inference'), Remembering(EmbeddedEncoder()), time.perf_counter()
+    data, encoder, began = read_marked(DATA / 'evidence_inference'), RememberingEncoder(EmbeddedEncoder()), time.perf_counter()
     ids, rows = sample(data, a.half, a.articles, a.seed), variants(encoder)
     if unknown := set(a.variants or ()) - set(rows): p.error(f'{sorted(unknown)} are no variants: choose from {", ".join(rows)}')
     chosen = {name: v for name, v in rows.items() if not a.variants or name in a.variants or name == DEFAULT}

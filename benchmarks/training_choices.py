@@ -17,8 +17,8 @@ import numpy as np
 from common import DATA, PACKAGES, RESULTS, save
 from msgspec.structs import replace
 
-from cpqa.core.basics import cache_dir
 from cpqa.core.records import Hit, Passage
+from cpqa.core.storage import cache_dir
 from cpqa.evaluation.collections import read_collection
 from cpqa.evaluation.metrics import retrieval_values
 from cpqa.evaluation.reports import file_name, made_of

@@ -26,14 +26,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from . import __version__
-from .core.basics import CpqaError, cache_dir
+from .core.basics import CpqaError
 from .core.records import Record
 from .core.registry import Registry, Row, Service, loaded
 from .core.secrets import short
+from .core.storage import cache_dir
 from .display import plain
 from .literature.entrez_client import NCBI
 from .literature.polite_http import Exchange, Trouble, at_most
-from .retrieval.prepared import KINDS, ModelError, read_card, shipped
+from .retrieval.prepared import MODEL_KINDS, ModelError, read_card, shipped
 
 # %% ../nbs/doctor.ipynb #30624308
 class Check(Record, frozen=True):
@@ -147,7 +148,7 @@ def install_checks() -> list[Check]:
 def model_checks() -> list[Check]:
     "Are the models that come with cpqa there, and each file as it was written?"
     out, again = [], 'pip install --force-reinstall --no-deps cpqa'
-    for kind in KINDS:
+    for kind in MODEL_KINDS:
         folder = shipped(kind)
         if folder is None: out.append(Check(kind, False, 'the model that comes with cpqa is not there', again)); continue
         try: card = read_card(folder, kind)

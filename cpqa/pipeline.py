@@ -23,24 +23,22 @@ import numpy as np
 from msgspec.structs import replace
 
 import cpqa.display
-from .core.basics import CpqaError, cache_dir, sha256
+from .core.basics import CpqaError
 from .core.llm import LLM
 from .core.llm_names import language_model
 from .core.records import Answer, AnswerKind, Document, Evidence, Fetched, Hit, Record
 from .core.secrets import short
+from .core.storage import cache_dir, sha256
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
 from .passages.calibrate import calibrator
-from .passages.rerank import RERANKERS, CosineReranker, NoReranker, Reranker
-from .passages.rerank import reranker as named_reranker
-from .passages.splitters import SEGMENTERS, Segmenter, SentenceSplitter, SentenceWindow
-from .passages.splitters import segmenter as named_segmenter
+from .passages.rerank import RERANKERS, CosineReranker, NoReranker, Reranker, reranker as named_reranker
+from .passages.splitters import SEGMENTERS, Segmenter, SentenceSplitter, SentenceWindow, segmenter as named_segmenter
 from .passages.two_stage import Selection, TwoStage, rerank_documents, title_passages
 from .retrieval.bm25 import TermRetriever
 from .retrieval.boolean import BooleanIndex
 from .retrieval.cached_encoder import CachedEncoder, KnownVectors
-from .retrieval.encoders import ENCODERS, MINILM, EmbeddedEncoder, Encoder, embedded_sha256, encoder_name
-from .retrieval.encoders import encoder as named_encoder
+from .retrieval.encoders import ENCODERS, MINILM, EmbeddedEncoder, Encoder, embedded_sha256, encoder as named_encoder, encoder_name
 from .retrieval.fusion import fuse
 from .retrieval.hsrdr import HSRDR, AsIs, Retrieval, Shelf, bounds, why_not
 from .retrieval.ladder import Rewriter

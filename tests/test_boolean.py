@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from cpqa.core import storage
 from cpqa.core.records import Document, MeshHeading, MeshTerm, in_order
-from cpqa.literature import library
 from cpqa.literature.library import Library, LibraryError, build_library
 from cpqa.literature.mesh import Descriptor, MeshTree
 from cpqa.literature.pubmed import Deleted
@@ -23,7 +23,7 @@ from cpqa.retrieval.boolean import BooleanIndex, QueryError, TermTable
 def quick_disk():
     "Whether bytes reach the disk is tested elsewhere, and waiting for it takes most of the time of a small library."
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, '_to_disk', lambda folder: None)
+        patch.setattr(storage, 'to_disk', lambda folder: None)
         yield
 
 

@@ -20,8 +20,9 @@ from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, goo
 
 from cpqa.answering.safety import first_words
 from cpqa.cli import main
-from cpqa.core.basics import CpqaError, cache_dir
+from cpqa.core.basics import CpqaError
 from cpqa.core.records import NOT_ADVICE, Document
+from cpqa.core.storage import cache_dir
 from cpqa.literature.demo import demo_notes
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.pipeline import demo_library

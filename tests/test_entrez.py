@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from subprocess import PIPE, Popen
+from types import SimpleNamespace
 from urllib.parse import parse_qs, quote
 
 import pytest
@@ -20,11 +21,12 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from cpqa.core.records import Document
+from cpqa.core.retries import Patience
 from cpqa.literature import entrez as module
 from cpqa.literature import entrez_replies as replies
 from cpqa.literature.entrez import Entrez, EntrezError
 from cpqa.literature.entrez_client import clean_ids, entrez_date
-from cpqa.literature.polite_http import Cache, Patience, Rate, Trouble, Web, WebError, xml_root
+from cpqa.literature.polite_http import Cache, Rate, Trouble, Web, WebError, xml_root
 from cpqa.literature.pubmed_writer import pubmed_xml
 
 KEY, EMAIL = 'k3y0123456789abcdef0123456789abcdef99', 'someone@example.org'
@@ -170,7 +172,8 @@ def test_retry_after_is_obeyed_and_capped(shared):
     client(shared).search('toys')
     first, second = shared.times[before:]
     assert second - first >= 0.39
-    assert Patience(longest=2).wait(1, asked=99999) == 2
+    state = SimpleNamespace(attempt_number=1, outcome=SimpleNamespace(exception=lambda: Trouble('busy', wait=99999)))
+    assert Patience(longest=2).wait(state) == 2
 
 
 def test_nobody_answers():
@@ -261,7 +264,7 @@ def test_key_and_email_are_sent_and_seen_nowhere(tmp_path, monkeypatch, caplog):
 def test_a_key_is_not_sent_unencrypted_to_others():
     with pytest.MonkeyPatch.context() as m:
         sent = []
-        m.setattr(Web, 'ask', lambda self, path, fields, *a, **k: sent.append(fields) or (b'', replies.Search((), 0)))
+        m.setattr(Web, 'ask', lambda self, path, fields, *a, **k: sent.append(fields) or (b'', replies.SearchReply((), 0)))
         for url in 'http://192.0.2.1/', 'https://192.0.2.1/':
             entrez = Entrez(url, email=EMAIL, key=KEY, cache=False)
             entrez.search('toys')
@@ -415,7 +418,7 @@ def test_slices_lose_and_double_nothing(days, more):
     "With ten hits for a query at most, and `more` of them on one day."
     days += [date(2020, 2, 29)] * more
     with pytest.MonkeyPatch.context() as m, serving(Dated(days, 10)) as server:
-        m.setattr(module, 'MOST', 10)
+        m.setattr(module, 'MOST_IDS', 10)
         entrez = client(server)
         ids = list(entrez.search_all('toys'))
         lost = sum(max(0, days.count(d) - 10) for d in set(days))
@@ -559,7 +562,7 @@ def test_recorded_links_read_as_biopython_reads_them(recorded):
 
 def test_recorded_records_become_documents(recorded):
     for name, db, prefix in ('pubmed1', 'pubmed', ''), ('efetch_pmc', 'pmc', 'PMC'):
-        articles = replies.read_articles(recorded[name], db)
+        articles = replies.cut_articles(recorded[name], db)
         read = module.read_documents(articles, db)
         assert articles and all(isinstance(d, Document) and d.id == i == f'{prefix}{i.removeprefix("PMC")}' for i, _, d in read)
-        assert [i for i, _ in replies.read_articles(replies.article_set((x for _, x in articles), db), db)] == [i for i, _ in articles]
+        assert [i for i, _ in replies.cut_articles(replies.article_set((x for _, x in articles), db), db)] == [i for i, _ in articles]

@@ -19,7 +19,7 @@ from cpqa.passages.rerank import RerankError
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.retrieval import prepared
-from cpqa.retrieval.encoders import ModelError
+from cpqa.retrieval.prepared import ModelError
 
 pytest.importorskip('openvino')
 PASSAGES = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]

@@ -15,7 +15,7 @@ from cpqa.core.basics import CpqaError
 from cpqa.literature.entrez import Entrez, EntrezError
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.entrez_server import EntrezServer
-from cpqa.retrieval.misbehaviour import FAULTS
+from cpqa.retrieval.misbehaviour import ENTREZ_FAULTS
 
 POLYPS = 'polyps'
 
@@ -97,7 +97,7 @@ def test_a_long_search_by_slices_of_dates(serve, client, good, monkeypatch):
     import cpqa.literature.entrez as entrez
     import cpqa.retrieval.entrez_local as entrez_local
     monkeypatch.setattr(entrez_local, '_MOST', 3)
-    monkeypatch.setattr(entrez, 'MOST', 3)
+    monkeypatch.setattr(entrez, 'MOST_IDS', 3)
     assert sorted(client(serve()).search_all(POLYPS)) == sorted(good)
 
 
@@ -267,5 +267,5 @@ def test_many_threads_on_a_bad_day(serve, client):
 
 def test_each_fault_is_in_this_suite():
     tried = ' '.join([*PASSING, 'twice', 'lose'])
-    assert all(kind in tried for kind in FAULTS)
+    assert all(kind in tried for kind in ENTREZ_FAULTS)
     assert issubclass(EntrezError, CpqaError), 'what a client raises is an error for people'

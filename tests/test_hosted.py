@@ -23,7 +23,7 @@ pytest.importorskip('anthropic')
 pytest.importorskip('openai')
 
 from cpqa.core.hosted import AGAIN, OWN_KEY, AnthropicLLM, OpenAILLM   # noqa: E402
-from cpqa.core.llm_server import FAULTS, LLMServer   # noqa: E402
+from cpqa.core.llm_server import LLM_FAULTS, LLMServer
 
 BOTH = pytest.mark.parametrize('kind', [AnthropicLLM, OpenAILLM])
 
@@ -362,10 +362,10 @@ def test_the_libraries_are_imported_only_when_a_client_is_made():
 # ---- the server itself
 
 def test_every_fault_is_known_and_said():
-    for name in FAULTS:
+    for name in LLM_FAULTS:
         with LLMServer(says, f'{name}=0.01' if name in ('slow', 'stall') else name) as server: assert server.faults.next()
     with pytest.raises(CpqaError, match='is no fault') as e: LLMServer(says, 'cut=often')
-    assert all(name in str(e.value) for name in FAULTS)
+    assert all(name in str(e.value) for name in LLM_FAULTS)
 
 
 def test_models_are_listed_and_others_are_gone():

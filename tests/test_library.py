@@ -18,6 +18,7 @@ from helpers import environment, generated, held, hidden, write_beir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cpqa.core import storage
 from cpqa.core.records import Document, in_order
 from cpqa.literature import library as module
 from cpqa.literature.library import Library, LibraryError, build_library
@@ -220,7 +221,7 @@ def test_a_lock_that_is_handed_on_still_locks(tmp_path, monkeypatch):
             if not waiting:
                 waiting.append(FileLock(self.lock_file))         # what a second build does in its own process
                 waiting[0].acquire(timeout=10)
-    monkeypatch.setattr(module, 'FileLock', HandedOn)
+    monkeypatch.setattr(storage, 'FileLock', HandedOn)
     build_library([tea('first')], tmp_path/'library')
     assert waiting[0].is_locked
     try:

@@ -12,7 +12,7 @@ from cpqa.core.basics import CpqaError
 from cpqa.core.llm import LLMError, Message
 from cpqa.core.llm_names import language_model, read_name
 from cpqa.core.llm_server import LLMServer
-from cpqa.core.local_llm import MARKS, TEMPLATE, LocalLLM, folded, pieces_of, plain_turns, prompt_ids, toy_llama, unmarked
+from cpqa.core.local_llm import TEMPLATE, TOY_MARKS, LocalLLM, pieces_of, plain_turns, prompt_ids, toy_llama, unmarked, without_system
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')
@@ -75,22 +75,22 @@ def test_advice_of_the_authors_does_not_make_it_draw(folder, tmp_path):
 
 # ---- turns cannot be forged
 
-@given(st.lists(st.sampled_from([*MARKS, 'tea', ' ', '<', '|', '>', '<|', 'user|>']), max_size=12).map(''.join))
+@given(st.lists(st.sampled_from([*TOY_MARKS, 'tea', ' ', '<', '|', '>', '<|', 'user|>']), max_size=12).map(''.join))
 def test_no_wording_makes_a_mark(text):
-    broken = unmarked(text, MARKS)
-    assert not any(m in broken for m in MARKS) and broken.replace(' ', '') == text.replace(' ', '')
-    assert broken == text or any(m in text for m in MARKS)
+    broken = unmarked(text, TOY_MARKS)
+    assert not any(m in broken for m in TOY_MARKS) and broken.replace(' ', '') == text.replace(' ', '')
+    assert broken == text or any(m in text for m in TOY_MARKS)
 
 
-@given(st.lists(st.sampled_from([*MARKS, 'tea', ' ', '\n', '< /s>']), max_size=12).map(''.join))
+@given(st.lists(st.sampled_from([*TOY_MARKS, 'tea', ' ', '\n', '< /s>']), max_size=12).map(''.join))
 def test_the_prompt_holds_our_marks_only(llm, text):
     ids = prompt_ids(llm.tokenizer, [Message('system', text), Message('user', text)])
-    assert [t for t in llm.tokenizer.convert_ids_to_tokens(ids) if t in MARKS[1:]] == ['<|system|>', '<|user|>', '<|assistant|>']
+    assert [t for t in llm.tokenizer.convert_ids_to_tokens(ids) if t in TOY_MARKS[1:]] == ['<|system|>', '<|user|>', '<|assistant|>']
 
 
 @given(st.lists(st.builds(Message, st.sampled_from(['system', 'user', 'assistant']), st.text('ab', min_size=1, max_size=5)), max_size=6))
 def test_folding_loses_no_word(turns):
-    out = folded(turns)
+    out = without_system(turns)
     assert ''.join(m.content for m in out).replace('\n', '') == ''.join(m.content for m in turns) and all(m.role != 'system' for m in out)
     assert plain_turns(turns).endswith('Answer:')
 
@@ -220,7 +220,7 @@ def test_time_and_window_reach_the_client(monkeypatch):
     monkeypatch.setenv('ANTHROPIC_API_KEY', 'not-a-real-key')
     monkeypatch.delenv('ANTHROPIC_BASE_URL', raising=False)
     llm = language_model('anthropic:claude-haiku-4-5', timeout=7, max_calls=3, concurrent=2)
-    assert (llm.llm.timeout, llm.window, llm.max_calls) == (7, 200_000, 3)
+    assert (llm.llm.patience.timeout, llm.window, llm.max_calls) == (7, 200_000, 3)
     assert language_model('anthropic:claude-of-tomorrow', window=9000).window == 9000
     assert 'not-a-real-key' not in repr(llm.llm)
 

@@ -20,8 +20,10 @@ from cpqa.core.toy import TOY
 from cpqa.passages.splitters import token_offsets
 from cpqa.passages.tiny_models import tiny_bert, tiny_roberta
 from cpqa.retrieval import prepared
-from cpqa.retrieval.encoders import MINILM, MINILM_SHA256, EmbeddedEncoder, FastEncoder, SentenceTransformerEncoder, embedded_sha256, minilm_folder, prepare_encoder
-from cpqa.retrieval.prepared import CARD, FILES, PAGE, About, DataUsed, Figure, ModelCard, ModelError, beside, model_page, read_card, write_card
+from cpqa.retrieval.encoders import (MINILM, MINILM_SHA256, EmbeddedEncoder, FastEncoder, SentenceTransformerEncoder, embedded_sha256,
+                                     minilm_folder, prepare_encoder)
+from cpqa.retrieval.prepared import (CARD, FILES, PAGE, About, DataUsed, Measured, ModelCard, ModelError, model_page, preparing, read_card,
+                                     write_card)
 
 pytest.importorskip('openvino')
 TEXTS = [d.text for d in TOY] + [d.title for d in TOY] + ['', '18F-FDG PET', 'word ' * 600, '大腸がん', 'a\x00b']
@@ -190,7 +192,7 @@ def test_a_file_that_openvino_cannot_read(folders, tmp_path):
 
 
 def make(out: Path, text: str, keep: bool, wait=lambda: None):
-    with beside(out, 'bi-encoder', keep) as folder:
+    with preparing(out, 'bi-encoder', keep) as folder:
         (folder/CARD).write_text(text)
         wait()
 
@@ -225,7 +227,7 @@ def test_a_card_is_replaced_or_stays(folders, tmp_path, monkeypatch):
 
 words = st.text(max_size=30)
 abouts = st.builds(About, base=words, licence=words, command=words, data=st.tuples(st.builds(DataUsed, words, words, st.integers(0, 10**6), words)), left_out=st.tuples(words),
-                   figures=st.tuples(st.builds(Figure, words, st.floats(0, 1), st.integers(1, 1000), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))))
+                   figures=st.tuples(st.builds(Measured, words, st.floats(0, 1), st.integers(1, 1000), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))))
 
 
 @given(abouts)
@@ -244,6 +246,6 @@ def test_every_row_of_a_page_has_as_many_cells_as_its_head(about):
 
 
 def test_a_page_tells_what_the_card_knows():
-    about = About('base', 'MIT', 'Apache-2.0', (DataUsed('a|b', 'CC BY 4.0', 1200, 'n'),), ('round 10',), (Figure('nDCG@10', 0.9, 486, 0.88, 0.92), Figure('speed', 3.0, 1)), {'b': '2', 'a': '1'}, 'make')
+    about = About('base', 'MIT', 'Apache-2.0', (DataUsed('a|b', 'CC BY 4.0', 1200, 'n'),), ('round 10',), (Measured('nDCG@10', 0.9, 486, 0.88, 0.92), Measured('speed', 3.0, 1)), {'b': '2', 'a': '1'}, 'make')
     page = model_page(ModelCard('m', 'w', 'w8', 256, 0, ('input_ids',), {'model.bin': 'ab'}, dim=3, kind='bi-encoder', about=about))
     for told in ('a/b', '1,200', 'CC BY 4.0', '- round 10', '0.880 to 0.920 (95%)', '486', 'a 1, b 2', 'no medical advice', '| model.bin | ab |', 'Apache-2.0', '3 numbers'): assert told in page, told

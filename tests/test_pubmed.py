@@ -19,7 +19,8 @@ from lxml import etree
 
 from cpqa.core.records import Correction, Document, MeshHeading, MeshTerm
 from cpqa.literature.files import documents, read_file
-from cpqa.literature.pubmed import Deleted, ReadError, Skipped, inline_text, math_text, read_beir, read_pubmed, tidy, year_in
+from cpqa.literature.pubmed import Deleted, ReadError, Skipped, inline_text, read_beir, read_pubmed, tidy
+from cpqa.literature.pubmed_records import math_text, year_in
 
 DOCTYPE = '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" "https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">'
 

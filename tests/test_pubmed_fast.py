@@ -20,9 +20,9 @@ from test_pubmed_writer import written
 
 from cpqa.core.records import Document
 from cpqa.literature.parallel import read_files
-from cpqa.literature.pubmed import ReadError, Skipped, _slowly, read_pubmed
-from cpqa.literature.pubmed_fast import _SAFE, pieces, quick, quick_records
-from cpqa.literature.pubmed_records import _read, tidy
+from cpqa.literature.pubmed import ReadError, Skipped, read_pubmed, read_slowly
+from cpqa.literature.pubmed_fast import SAFE_XML, quick, quick_records, record_pieces
+from cpqa.literature.pubmed_records import read_record, tidy
 from cpqa.literature.pubmed_writer import pubmed_xml, write_pubmed
 
 
@@ -33,14 +33,14 @@ def both(path) -> tuple[list, list]:
         try: found.extend(r for r in iter(lambda: next(records, None), None) if not found.append(r) and False)
         except ReadError as e: found.append(str(e))
         return found
-    return every(read_pubmed(path)), every(_slowly(path))
+    return every(read_pubmed(path)), every(read_slowly(path))
 
 
-def tree(head, piece, tail): return _read(etree.fromstring(head + piece + tail, etree.XMLParser(**_SAFE))[0], '')
+def tree(head, piece, tail): return read_record(etree.fromstring(head + piece + tail, etree.XMLParser(**SAFE_XML))[0], '')
 
 
 def real_pieces(data_dir) -> list[tuple[bytes, bytes, bytes]]:
-    found = [p for path in sorted((data_dir/'entrez').glob('pubmed*.xml')) for p in pieces(io.BytesIO(path.read_bytes())) if p[2]]
+    found = [p for path in sorted((data_dir/'entrez').glob('pubmed*.xml')) for p in record_pieces(io.BytesIO(path.read_bytes())) if p[2]]
     if not found: pytest.skip('no recorded answers of efetch')
     return found
 

@@ -5,45 +5,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.retrieval.pubmed_query import EVERYTHING, FIELDS, TAGS, Node, QueryError, Term, date_range, lint, parse, words_of, written
+from cpqa.retrieval.pubmed_query import (EVERYTHING, QUERY_FIELDS, TAGS, Node, QueryError, QueryTerm, date_range, lint, parse, words_of,
+                                         written)
 
 # Queries of the kinds that PubMed's help shows, and what each of them means.
 EXAMPLES = {
-    'common cold AND (vitamin c OR zinc)': Node('AND', (Term('common cold'), Node('OR', (Term('vitamin c'), Term('zinc'))))),
-    '(heat OR humidity) AND multiple sclerosis': Node('AND', (Node('OR', (Term('heat'), Term('humidity'))), Term('multiple sclerosis'))),
-    'arthritis NOT letter[pt]': Node('NOT', (Term('arthritis'), Term('letter', 'pt'))),
-    '"kidney allograft"': Term('kidney allograft', quoted=True),
-    '"kidney allograft"[tiab]': Term('kidney allograft', 'tiab', True),
-    'kidney allograft[tiab]': Term('kidney allograft', 'tiab'),
-    'breast feed*[tiab]': Term('breast feed*', 'tiab'),
-    '"breast feed*"': Term('breast feed*', quoted=True),
-    '"hip pain"[Title:~2]': Term('hip pain', 'ti', True, near=2),
-    '"rationing healthcare"[Title/Abstract:~0]': Term('rationing healthcare', 'tiab', True, near=0),
-    'neoplasms/diet therapy[mh]': Term('neoplasms/diet therapy', 'mh'),
-    'hypertension[majr:noexp]': Term('hypertension', 'majr', explode=False),
-    'hypertension[MeSH Terms:NoExp]': Term('hypertension', 'mh', explode=False),
-    'therapy[sh]': Term('therapy', 'sh'),
-    "o'brien j[au]": Term("o'brien j", 'au'),
-    '"smith j"[au]': Term('smith j', 'au', True),
-    'smith j[1au] AND jones k[lastau]': Node('AND', (Term('smith j', '1au'), Term('jones k', 'lastau'))),
-    'gene ther[ta]': Term('gene ther', 'ta'),
-    'N Engl J Med[Journal]': Term('N Engl J Med', 'ta'),
-    '2000:2004[dp]': Term('2000:2004', 'dp'),
-    '2004/05/31:2005/06/01[dp]': Term('2004/05/31:2005/06/01', 'dp'),
-    '"2009/05/01"[Date - Publication] : "3000"[Date - Publication]': Term('2009/05/01', 'dp', True, to='3000'),
-    '2010[dp]:2015[dp]': Term('2010', 'dp', to='2015'),
-    '"last 10 years"[dp]': Term('last 10 years', 'dp', True),
-    'systematic[sb]': Term('systematic', 'sb'),
-    'hasabstract[text]': Term('hasabstract', 'sb'),
-    '"randomized controlled trial"[Publication Type]': Term('randomized controlled trial', 'pt', True),
-    '17170002[uid] OR 16381840[pmid]': Node('OR', (Term('17170002', 'uid'), Term('16381840', 'uid'))),
-    '10.1056/NEJMoa1200303[doi]': Term('10.1056/NEJMoa1200303', 'aid'),
-    'humans[mh] english[la]': Node('AND', (Term('humans', 'mh'), Term('english', 'la'))),
-    'asthma "house dust" mites[ti]': Node('AND', (Term('asthma'), Term('house dust', quoted=True), Term('mites', 'ti'))),
-    'NOT rats': Node('NOT', (EVERYTHING, Term('rats'))),
-    'asthma AND NOT rats': Node('NOT', (Term('asthma'), Term('rats'))),
-    'asthma OR NOT rats': Node('OR', (Term('asthma'), Node('NOT', (EVERYTHING, Term('rats'))))),
-    '“kidney allograft”[ti]': Term('kidney allograft', 'ti', True)}
+    'common cold AND (vitamin c OR zinc)': Node('AND', (QueryTerm('common cold'), Node('OR', (QueryTerm('vitamin c'), QueryTerm('zinc'))))),
+    '(heat OR humidity) AND multiple sclerosis': Node('AND', (Node('OR', (QueryTerm('heat'), QueryTerm('humidity'))), QueryTerm('multiple sclerosis'))),
+    'arthritis NOT letter[pt]': Node('NOT', (QueryTerm('arthritis'), QueryTerm('letter', 'pt'))),
+    '"kidney allograft"': QueryTerm('kidney allograft', quoted=True),
+    '"kidney allograft"[tiab]': QueryTerm('kidney allograft', 'tiab', True),
+    'kidney allograft[tiab]': QueryTerm('kidney allograft', 'tiab'),
+    'breast feed*[tiab]': QueryTerm('breast feed*', 'tiab'),
+    '"breast feed*"': QueryTerm('breast feed*', quoted=True),
+    '"hip pain"[Title:~2]': QueryTerm('hip pain', 'ti', True, near=2),
+    '"rationing healthcare"[Title/Abstract:~0]': QueryTerm('rationing healthcare', 'tiab', True, near=0),
+    'neoplasms/diet therapy[mh]': QueryTerm('neoplasms/diet therapy', 'mh'),
+    'hypertension[majr:noexp]': QueryTerm('hypertension', 'majr', explode=False),
+    'hypertension[MeSH Terms:NoExp]': QueryTerm('hypertension', 'mh', explode=False),
+    'therapy[sh]': QueryTerm('therapy', 'sh'),
+    "o'brien j[au]": QueryTerm("o'brien j", 'au'),
+    '"smith j"[au]': QueryTerm('smith j', 'au', True),
+    'smith j[1au] AND jones k[lastau]': Node('AND', (QueryTerm('smith j', '1au'), QueryTerm('jones k', 'lastau'))),
+    'gene ther[ta]': QueryTerm('gene ther', 'ta'),
+    'N Engl J Med[Journal]': QueryTerm('N Engl J Med', 'ta'),
+    '2000:2004[dp]': QueryTerm('2000:2004', 'dp'),
+    '2004/05/31:2005/06/01[dp]': QueryTerm('2004/05/31:2005/06/01', 'dp'),
+    '"2009/05/01"[Date - Publication] : "3000"[Date - Publication]': QueryTerm('2009/05/01', 'dp', True, to='3000'),
+    '2010[dp]:2015[dp]': QueryTerm('2010', 'dp', to='2015'),
+    '"last 10 years"[dp]': QueryTerm('last 10 years', 'dp', True),
+    'systematic[sb]': QueryTerm('systematic', 'sb'),
+    'hasabstract[text]': QueryTerm('hasabstract', 'sb'),
+    '"randomized controlled trial"[Publication Type]': QueryTerm('randomized controlled trial', 'pt', True),
+    '17170002[uid] OR 16381840[pmid]': Node('OR', (QueryTerm('17170002', 'uid'), QueryTerm('16381840', 'uid'))),
+    '10.1056/NEJMoa1200303[doi]': QueryTerm('10.1056/NEJMoa1200303', 'aid'),
+    'humans[mh] english[la]': Node('AND', (QueryTerm('humans', 'mh'), QueryTerm('english', 'la'))),
+    'asthma "house dust" mites[ti]': Node('AND', (QueryTerm('asthma'), QueryTerm('house dust', quoted=True), QueryTerm('mites', 'ti'))),
+    'NOT rats': Node('NOT', (EVERYTHING, QueryTerm('rats'))),
+    'asthma AND NOT rats': Node('NOT', (QueryTerm('asthma'), QueryTerm('rats'))),
+    'asthma OR NOT rats': Node('OR', (QueryTerm('asthma'), Node('NOT', (EVERYTHING, QueryTerm('rats'))))),
+    '“kidney allograft”[ti]': QueryTerm('kidney allograft', 'ti', True)}
 
 
 @pytest.mark.parametrize('query', EXAMPLES)
@@ -63,14 +64,14 @@ def test_left_to_right(query, brackets): assert written(parse(query)) == bracket
 
 
 def test_words_before_a_date_stand_for_themselves():
-    assert parse('asthma 2010[dp] : 2012[dp] french[la]') == Node('AND', (Term('asthma'), Term('2010', 'dp', to='2012'), Term('french', 'la')))
-    assert parse('asthma in children 2010:2012[dp]') == Node('AND', (Term('asthma in children'), Term('2010:2012', 'dp')))
+    assert parse('asthma 2010[dp] : 2012[dp] french[la]') == Node('AND', (QueryTerm('asthma'), QueryTerm('2010', 'dp', to='2012'), QueryTerm('french', 'la')))
+    assert parse('asthma in children 2010:2012[dp]') == Node('AND', (QueryTerm('asthma in children'), QueryTerm('2010:2012', 'dp')))
 
 
 def test_every_tag_is_known_in_any_case():
     for tag, key in TAGS.items():
-        text = {'date': '2010', 'filter': 'review'}.get(FIELDS[key].kind, 'abcd')
-        for shown in (tag, tag.upper(), tag.title(), f' {tag} '): assert parse(f'{text}[{shown}]') == Term(text, key), tag
+        text = {'date': '2010', 'filter': 'review'}.get(QUERY_FIELDS[key].kind, 'abcd')
+        for shown in (tag, tag.upper(), tag.title(), f' {tag} '): assert parse(f'{text}[{shown}]') == QueryTerm(text, key), tag
 
 
 REFUSED = {

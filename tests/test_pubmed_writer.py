@@ -10,7 +10,7 @@ from lxml import etree
 from cpqa.core.basics import CpqaError
 from cpqa.core.records import Correction, Document, MeshHeading, MeshTerm, Section
 from cpqa.literature.pubmed import read_pubmed, tidy
-from cpqa.literature.pubmed_records import _read
+from cpqa.literature.pubmed_records import read_record
 from cpqa.literature.pubmed_writer import pubmed_xml, write_pubmed
 
 CHARACTERS = st.one_of(st.characters(exclude_categories=('Cs',)), st.sampled_from('<>&"\'\t\n :^_'), st.sampled_from('ab 01'))
@@ -54,7 +54,7 @@ def test_random_documents_come_back(tmp_path_factory, documents):
     path = tmp_path_factory.getbasetemp()/'written.xml'
     assert write_pubmed(documents, path) == len(documents)
     assert list(read_pubmed(path)) == documents
-    assert [_read(pubmed_xml(d), '') for d in documents] == documents
+    assert [read_record(pubmed_xml(d), '') for d in documents] == documents
 
 
 def test_real_records_come_back(data_dir, tmp_path):
@@ -79,7 +79,7 @@ def test_it_stands_as_nlm_writes_it(data_dir):
 
 def test_what_xml_forbids_is_dropped():
     bad = Document('1', title='a\x00b\x0bc\ufffed\ud800e', text='x\x1by', authors=('A\x01 B',))
-    d = _read(etree.fromstring(etree.tostring(pubmed_xml(bad), encoding='utf-8')), '')
+    d = read_record(etree.fromstring(etree.tostring(pubmed_xml(bad), encoding='utf-8')), '')
     assert (d.title, d.text, d.authors) == ('abcde', 'xy', ('A B',))
 
 
@@ -87,7 +87,7 @@ def test_any_sections_keep_the_words():
     "Sections that reading PubMed would not make: nested, touching, over several lines."
     text = 'Start. Methods\nwere old. They\n\nwere good. End'
     d = Document('1', text=text, sections=(Section('M', 7, 29), Section('IN', 15, 20), Section('R', 29, len(text))))
-    back = _read(pubmed_xml(d), '')
+    back = read_record(pubmed_xml(d), '')
     assert ' '.join(back.text.split()) == 'Start. M: Methods were old. They R: were good. End' and [s.label for s in back.sections] == ['M', 'R']
 
 

@@ -23,7 +23,8 @@ from cpqa.passages.pair_texts import encode_pairs, in_batches, pair_text
 from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker, RerankError, sound_scores
 from cpqa.passages.rerank import RERANKERS, reranker
 from cpqa.passages.tiny_models import tiny_bert, tiny_colbert, tiny_roberta, tiny_t5
-from cpqa.retrieval.encoders import EmbeddedEncoder, ModelError
+from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.prepared import ModelError
 
 torch = pytest.importorskip('torch')
 QUESTION = 'Does aspirin lower the risk of colon polyps?'

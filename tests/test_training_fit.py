@@ -25,7 +25,7 @@ from cpqa.passages.fast_cross_encoder import FastCrossEncoder, prepare_cross_enc
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import SentenceTransformerEncoder
 from cpqa.training.bi_encoder import BiEncoderSettings, compared, train_bi_encoder
-from cpqa.training.checkpoints import CHECKPOINT_FILES, SEAL, beside, last_checkpoint, seal
+from cpqa.training.checkpoints import CHECKPOINT_FILES, SEAL, last_checkpoint, seal, work_folder
 from cpqa.training.cross_encoder import CrossEncoderSettings, train_cross_encoder
 from cpqa.training.examples import Group
 from cpqa.training.fit import read_curve
@@ -66,7 +66,7 @@ def stopping(at: int):
 def interrupted(kind: str, base: str, out: Path, at: int = 6, **changes) -> Path:
     "The run's folder of a training that was stopped after so many steps."
     with pytest.raises(KeyboardInterrupt): train(kind, base, out, call=stopping(at), **changes)
-    return beside(out)
+    return work_folder(out)
 
 
 @pytest.fixture(scope='module')
@@ -88,7 +88,7 @@ def stopped(tiny, tmp_path_factory) -> Path:
 @pytest.fixture
 def checkpoint(stopped, tmp_path) -> Path:
     "The checkpoint in a copy of it, whose training is that of `tmp_path/'out'`."
-    return last_checkpoint(Path(shutil.copytree(stopped, beside(tmp_path/'out')))/'checkpoints')
+    return last_checkpoint(Path(shutil.copytree(stopped, work_folder(tmp_path/'out')))/'checkpoints')
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(kind, changes, tiny, w
     interrupted(kind, tiny, tmp_path/'again', **changes)
     again = train(kind, tiny, tmp_path/'again', **changes)
     assert again.weights == expected.weights and again.curve == expected.curve == read_curve(tmp_path/'again')
-    assert [p.step for p in expected.curve] == [2, 4, 6, 8, 10, 12] and not beside(tmp_path/'again').exists()
+    assert [p.step for p in expected.curve] == [2, 4, 6, 8, 10, 12] and not work_folder(tmp_path/'again').exists()
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -141,7 +141,7 @@ def test_a_killed_process_loses_what_came_after_its_checkpoint_and_no_more(tiny,
     done = subprocess.run([sys.executable, '-c', textwrap.dedent(KILLED), tiny, str(tmp_path/'killed'), str(Path(__file__).parent)],
                           capture_output=True, text=True, env=environment(OMP_NUM_THREADS='1'))
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert not (tmp_path/'killed').exists() and last_checkpoint(beside(tmp_path/'killed')/'checkpoints').name == 'checkpoint-4'
+    assert not (tmp_path/'killed').exists() and last_checkpoint(work_folder(tmp_path/'killed')/'checkpoints').name == 'checkpoint-4'
     steps = []
     killed = train('cross', tiny, tmp_path/'killed', call={'progress': lambda what, done, total: steps.append(done)})
     assert steps == list(range(5, 13)) and killed.weights == whole('cross')[0].weights

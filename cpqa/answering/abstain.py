@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core.basics import CpqaError
 from ..core.records import Evidence, Record
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 
 # %% ../../nbs/answering/abstain.ipynb #1ca489be
 FEATURES = ('best', 'three', 'nearest', 'both', 'words', 'names')

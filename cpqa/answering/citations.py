@@ -20,7 +20,7 @@ from .replies import Draft, DraftClaim, plain_pmid
 from .support import ClaimSupport, Support
 from ..core.records import CheckedClaim, Citation, Document, Record
 from ..core.secrets import without_keys
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 from ..passages.sentences import Span, sentences
 from ..retrieval.hsrdr import source_of
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .polarity import Claim, polarity
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 
 # %% ../../nbs/answering/comparisons.ipynb #9d7507e7
 _PLAIN = frozenset(ENGLISH.analyze('effect group patient significant significantly compared comparison difference increase increased decrease reduced lower higher raised similar change led lead seen given relative '

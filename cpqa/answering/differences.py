@@ -11,10 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from .comparisons import _OTHER_AXES, _PLAIN, _WORD, EVEN, SAYS, _places, _stems
+from .comparisons import EVEN, SAYS, _OTHER_AXES, _PLAIN, _WORD, _places, _stems
 from .polarity import Claim, polarity
 from ..core.records import Document
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 from ..passages.sentences import sentences
 
 # %% ../../nbs/answering/differences.ipynb #dcfda3b9

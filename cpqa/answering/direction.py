@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from .polarity import COMPARABLE, opposed, polarity
 from ..core.records import Record
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 
 # %% ../../nbs/answering/direction.ipynb #3f0947f8
 RULES = {

@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from ..core.records import Record
-from ..literature.lexicon import _path, _short, number_forms, spelled, words
-from ..literature.mesh import _blocks, _check_set, _fields, _xml_records
-from ..literature.pubmed import _all, _first, _head
+from ..literature.lexicon import is_short, number_forms, spelled, word_path, words
+from ..literature.mesh import check_mesh_xml, fields_of, mesh_records, text_records
+from ..literature.pubmed import head_of
+from ..literature.pubmed_records import all_texts, first_text
 
 # %% ../../nbs/answering/glossary.ipynb #0d1351e8
 class Term(Record, frozen=True):
@@ -39,7 +40,7 @@ def glossary() -> tuple[Term, ...]:
 # %% ../../nbs/answering/glossary.ipynb #3d1bb16c
 def _key(word: str) -> str: return re.sub('is(?=(e|ed|es|ing|ations?)$)', 'iz', spelled(word))   # randomised, randomized
 
-def _word(form: str) -> re.Pattern: return re.compile(r'(?<![^\W_])' + re.escape(form), 0 if _short(form) else re.I)
+def _word(form: str) -> re.Pattern: return re.compile(r'(?<![^\W_])' + re.escape(form), 0 if is_short(form) else re.I)
 
 class Vocabulary:
     "The terms of several lists, to be found in texts; of two terms with one form, the earlier list's counts."
@@ -50,9 +51,9 @@ class Vocabulary:
             for form in (term.name, *term.forms): self._add(form, term)
 
     def _add(self, form: str, term: Term):
-        *front, last = path = [w if _short(w) else _key(w) for w in _path(form)] or ['']
-        self._capitals |= {w for w in path if _short(w)}
-        for end in {last} if _short(last) or len(last) < 3 else number_forms(last):
+        *front, last = path = [w if is_short(w) else _key(w) for w in word_path(form)] or ['']
+        self._capitals |= {w for w in path if is_short(w)}
+        for end in {last} if is_short(last) or len(last) < 3 else number_forms(last):
             self._ends.setdefault((*front, end), (term, form))
         self._longest = max(self._longest, len(front) + 1)
 
@@ -74,7 +75,7 @@ def explained(text: str, most: int = 6, vocabulary: Vocabulary | None = None) ->
     "What the first `most` hard words of a text mean, in the order of the text; `vocabulary`: the terms to use, or None for those of the package."
     found = (vocabulary or _own()).find(text)
     hardest = {term.name for term, _ in sorted(found, key=lambda f: f[0].everyday)[:max(0, most)]}
-    return {term.name if form == term.name or not any(map(_short, form.split())) else f'{form} ({term.name})': term.means + (f' ({term.source})' if term.source else '')
+    return {term.name if form == term.name or not any(map(is_short, form.split())) else f'{form} ({term.name})': term.means + (f' ({term.source})' if term.source else '')
             for term, form in found if term.name in hardest}
 
 # %% ../../nbs/answering/glossary.ipynb #71586e5f
@@ -85,13 +86,13 @@ def _term(name: str, forms: Iterable[str], trees: Iterable[str], note: str) -> I
     if name and first and len(first) < 400 and any(t.startswith(_KEPT) for t in trees): yield Term(name, tuple(forms), first, source='MeSH')
 
 def _from_xml(path: Path) -> Iterator[Term]:
-    for e in _xml_records(path):
-        yield from _term(_first(e, 'DescriptorName/String'), _all(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/TermList/Term/String'), _all(e, 'TreeNumberList/TreeNumber'),
-                         _first(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/ScopeNote'))
+    for e in mesh_records(path):
+        yield from _term(first_text(e, 'DescriptorName/String'), all_texts(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/TermList/Term/String'), all_texts(e, 'TreeNumberList/TreeNumber'),
+                         first_text(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/ScopeNote'))
 
 def _from_bin(path: Path) -> Iterator[Term]:
-    for _, lines in _blocks(path, b'*NEWRECORD'):
-        try: fields = _fields(lines, ' = ')
+    for _, lines in text_records(path, b'*NEWRECORD'):
+        try: fields = fields_of(lines, ' = ')
         except ValueError: continue   # it is not in UTF-8; `read_mesh` names such records
         get = lambda *keys: [v for k, v in fields if k in keys]
         yield from _term(*get('MH')[:1] or [''], (v.partition('|')[0].strip() for v in get('ENTRY', 'PRINT ENTRY')), get('MN'), ' '.join(get('MS')))
@@ -99,6 +100,6 @@ def _from_bin(path: Path) -> Iterator[Term]:
 def mesh_terms(path: str | Path) -> Iterator[Term]:
     "The headings of NLM's desc20xx or d20xx.bin, packed or not, that have a scope note, with its first sentence. Raises `ReadError`."
     path = Path(path)
-    if _head(path).startswith(b'*NEWRECORD'): return _from_bin(path)
-    _check_set(path)
+    if head_of(path).startswith(b'*NEWRECORD'): return _from_bin(path)
+    check_mesh_xml(path)
     return _from_xml(path)

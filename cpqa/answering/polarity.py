@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ..core.records import Document, Record
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 from ..passages.sentences import sentences
 
 # %% ../../nbs/answering/polarity.ipynb #c20e516d

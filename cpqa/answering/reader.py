@@ -23,7 +23,7 @@ from .kinds import kind_of
 from .polarity import Opposition, opposed
 from ..core.records import Answer, Citation, Document, Evidence, Hit, Passage
 from ..core.secrets import short
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 from ..passages.calibrate import calibrator
 from ..passages.rerank import CosineReranker, Reranker, sound_scores
 from ..passages.sentences import Span, sentences

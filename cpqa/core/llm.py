@@ -10,7 +10,6 @@ __all__ = ['ROLES', 'FINISHES', 'KINDS', 'Message', 'Completion', 'json_of', 'LL
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any, Protocol
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from .basics import CpqaError
 from .records import Record
 from .secrets import short, without_keys
+from .storage import Tape
 
 # %% ../../nbs/core/llm.ipynb #9c45913f
 ROLES = ('system', 'user', 'assistant')
@@ -54,7 +54,8 @@ def json_of(text: str) -> Any:
 KINDS = ('key', 'quota', 'rate', 'model', 'time', 'server', 'reply', 'network', 'request', 'budget')
 
 class LLMError(CpqaError):
-    "A model did not answer: the `kind` of trouble, may the same request work `again` later, and seconds to `wait` if the service named them."
+    """A model did not answer: the `kind` of trouble, may the same request work `again` later, and seconds to `wait` if the service named
+    them."""
     def __init__(self, message: str, kind: str = 'server', again: bool = False, wait: float | None = None):
         super().__init__(message)
         if kind not in KINDS: raise ValueError(f'the kind of an LLMError is one of {", ".join(KINDS)}, got {kind!r}')
@@ -63,14 +64,14 @@ class LLMError(CpqaError):
 # %% ../../nbs/core/llm.ipynb #013d6455
 class LLM(Protocol):
     "Anything that completes a conversation."
-    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-                 on_text: Callable[[str], None] | None = None) -> Completion: ...
+    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+                 schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion: ...
 
 # %% ../../nbs/core/llm.ipynb #4a09c3fe
-def complete(llm: LLM, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-             on_text: Callable[[str], None] | None = None) -> Completion:
+def complete(llm: LLM, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+             schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
     "What `llm` says; `schema` and `on_text` are named to it only where they are given."
-    more = {name: value for name, value in (('schema', schema), ('on_text', on_text)) if value is not None}
+    more: dict[str, Any] = {name: value for name, value in (('schema', schema), ('on_text', on_text)) if value is not None}
     return llm.complete(messages, max_tokens=max_tokens, temperature=temperature, **more)
 
 # %% ../../nbs/core/llm.ipynb #26a05d82
@@ -88,34 +89,26 @@ class Taken(Record, frozen=True):
 
 class Recorded:
     "Asks `llm`, and adds each request with its answer to the JSON-lines file at `path`."
-    def __init__(self, llm: LLM, path: str | Path): self.llm, self.path, self.window, self._lock = llm, Path(path), getattr(llm, 'window', None), Lock()
+    def __init__(self, llm: LLM, path: str | Path): self.llm, self.tape, self.window = llm, Tape(path), getattr(llm, 'window', None)
 
-    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-                 on_text: Callable[[str], None] | None = None) -> Completion:
+    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+                 schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         said = complete(self.llm, messages, max_tokens=max_tokens, temperature=temperature, schema=schema, on_text=on_text)
-        line = Taken(request_key(messages, max_tokens, temperature, schema), tuple(Message(m.role, without_keys(m.content)) for m in messages),
+        line = Taken(request_key(messages, max_tokens, temperature, schema),
+                     tuple(Message(m.role, without_keys(m.content)) for m in messages),
                      msgspec.structs.replace(said, text=without_keys(said.text), data=None))
-        with self._lock:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, 'ab') as f: f.write(msgspec.json.encode(line) + b'\n')
+        self.tape.add(msgspec.json.encode(line))
         return said
 
 # %% ../../nbs/core/llm.ipynb #8325fdc5
 class Replayed:
     "Answers from the recording at `path`. Raises `CpqaError` where the file cannot be read, or holds no answer to a request."
     def __init__(self, path: str | Path, window: int | None = None):
-        self.path, self.window, self.answers = Path(path), window, {}
-        try: lines = self.path.read_bytes().splitlines()
-        except OSError as e: raise CpqaError(f'{path}: the recording cannot be read ({e.strerror}): record one with Recorded(llm, path)') from e
-        for n, line in enumerate(lines, 1):
-            if not line.strip(): continue
-            try: taken = msgspec.json.decode(line, type=Taken)
-            except (msgspec.DecodeError, ValueError) as e:
-                raise CpqaError(f'{path}, line {n}: this is no line of a recording ({e}): take the line out, or record again') from e
-            self.answers[taken.key] = taken.completion
+        self.path, self.window = Path(path), window
+        self.answers = {taken.key: taken.completion for taken in Tape(path).read(msgspec.json.Decoder(Taken).decode)}
 
-    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-                 on_text: Callable[[str], None] | None = None) -> Completion:
+    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+                 schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         key = request_key(messages, max_tokens, temperature, schema)
         if (known := self.answers.get(key)) is not None:
             if on_text is not None and known.text: on_text(known.text)

@@ -12,7 +12,8 @@ import re
 # %% ../../nbs/core/secrets.ipynb #51e778d7
 _KEYS = re.compile(r'\bsk-(?:ant|proj|or|svcacct|admin)-[\w-]{3,}|\bsk-[A-Za-z0-9]{16,}|\b(?:gh[pousr]|github_pat|hf|glpat)[_-]\w{16,}'
                    r'|\bAKIA[0-9A-Z]{16}|\bAIza[\w-]{30,}|\bxox[abeprs]-[\w-]{10,}|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+')
-_PAIRS = re.compile(r'''(?i)((?:\bkey|\w[-_]key|token|secret|passw(?:or)?d|authorization)["']?\s*[:=]\s*["']?|--?[\w-]*(?:key|token(?!s)|secret|passw)[\w-]*[ =]'''
+_PAIRS = re.compile(r'''(?i)((?:\bkey|\w[-_]key|token|secret|passw(?:or)?d|authorization)["']?\s*[:=]\s*["']?|--?'''
+                    r'''[\w-]*(?:key|token(?!s)|secret|passw)[\w-]*[ =]'''
                     r'''|\b(?:bearer|basic)\s+|://)(?:(?:bearer|basic)\s+)?(?:[^\s"',;}&/@]+(?=@)|(?<!://)[^\s"',;}&]+)''')
 _LONG = re.compile(r'[\w+/=.-]{32,}')
 _FOLDERS = re.compile(r'''(?<![\w.\\/~])(?:[A-Za-z]:)?[\\/](?:[^\s\\/"'=:,;)]+[\\/])+(?=[^\s\\/])''')
@@ -27,6 +28,7 @@ def short(text: str, length: int = 200) -> str:
     "A message on one line of at most `length` characters, without keys, passwords, long codes and folders."
     text, home = without_keys(text[:20_000]), os.path.expanduser('~')   # a server's error can be a whole page
     text = _FOLDERS.sub('…/', text.replace(home, '~') if len(home) > 1 else text)
-    text = _LONG.sub(lambda m: '[cut]' if re.search('[0-9]', m[0]) else m[0], _PAIRS.sub(r'\1[cut]', text)).encode('utf-8', 'replace').decode()
+    text = _LONG.sub(lambda m: '[cut]' if re.search('[0-9]', m[0]) else m[0], _PAIRS.sub(r'\1[cut]', text)).encode('utf-8',
+        'replace').decode()
     text = ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
     return text if len(text) <= length else text[:length - 1] + '…'

@@ -75,36 +75,43 @@ def window_of(model: str) -> int:
 _ASK = object()
 
 def _rate(llm: Any) -> Any:
-    "What is known of the price before the first request: (input, output), None for unknown, or the `Price` of its name; `_ASK` where it has no name."
+    """What is known of the price before the first request: (input, output), None for unknown, or the `Price` of its name; `_ASK` where it
+    has no name."""
     if hasattr(llm, 'price'): return llm.price
     name = getattr(llm, 'model', None)
     return price_of(name) if isinstance(name, str) else _ASK
 
 def _cost(said: Completion, rate: Any) -> float | None:
     if said.cost is not None or rate is None: return said.cost
-    if isinstance(rate, tuple): return None if any(rate) and not (said.input_tokens or said.output_tokens) else (said.input_tokens * rate[0] + said.output_tokens * rate[1]) / 1_000_000
+    if isinstance(rate, tuple):
+        return None if any(rate) and not (said.input_tokens or said.output_tokens) else (said.input_tokens * rate[0]
+                                                                                         + said.output_tokens * rate[1]) / 1_000_000
     cost = cost_of(said.model, said.input_tokens, said.output_tokens)
     return cost_of(rate.model, said.input_tokens, said.output_tokens) if cost is None and isinstance(rate, Price) else cost
 
 # %% ../../nbs/core/spending.ipynb #2314b16f
 class Limited:
-    "Asks `llm` until `max_cost` (US dollars) or `max_calls` is spent, with at most `concurrent` requests at a time; what was spent is in `usage`."
+    """Asks `llm` until `max_cost` (US dollars) or `max_calls` is spent, with at most `concurrent` requests at a time; what was spent is in
+    `usage`."""
     def __init__(self, llm: LLM, max_cost: float | None = None, max_calls: int | None = None, concurrent: int = 4):
         for name, value in (('max_cost', max_cost), ('max_calls', max_calls), ('concurrent', concurrent)):
-            if value is not None and not (isfinite(value) and value > 0): raise CpqaError(f'{name} must be a number above 0, got {value}: leave it out for no limit')
+            if value is not None and not (isfinite(value) and value > 0):
+                raise CpqaError(f'{name} must be a number above 0, got {value}: leave it out for no limit')
         self.llm, self.max_cost, self.max_calls, self.rate = llm, max_cost, max_calls, _rate(llm)
         self.window, self.model = getattr(llm, 'window', None), getattr(llm, 'model', '')
         if hasattr(llm, 'count'): self.count = llm.count   # of a text's tokens, where the model can say
-        self._few, self._lock, self._sum = BoundedSemaphore(int(concurrent)), Lock(), {'calls': 0, 'input_tokens': 0, 'output_tokens': 0, 'ms': 0.0, 'cost': 0.0}
-        self._unknown, self._doubt = '', self.model or 'the model' if self.rate is None else ''   # whose price turned out not to be known, or will
+        self._few, self._lock, self._sum = BoundedSemaphore(int(concurrent)), Lock(), {'calls': 0, 'input_tokens': 0, 'output_tokens': 0,
+                                                                                       'ms': 0.0, 'cost': 0.0}
+        # whose price turned out not to be known, or will
+        self._unknown, self._doubt = '', self.model or 'the model' if self.rate is None else ''
 
     @property
     def usage(self) -> dict[str, float]:
         "Calls, tokens and milliseconds so far, and the cost in US dollars where every price is known."
         with self._lock: return {k: v for k, v in self._sum.items() if k != 'cost' or not self._unknown}
 
-    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0, schema: dict[str, Any] | None = None,
-                 on_text: Callable[[str], None] | None = None) -> Completion:
+    def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
+                 schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         with self._few:
             self._admit()
             began = time.monotonic()
@@ -117,14 +124,18 @@ class Limited:
             if self.max_calls is not None and self._sum['calls'] >= self.max_calls:
                 raise LLMError(f'the requests that max_calls allows ({self.max_calls:,}) are spent: raise it to go on', 'budget')
             if self.max_cost is not None and (unknown := self._unknown or self._doubt):
-                raise LLMError(f'the price of {unknown} is not known, so max_cost cannot be kept: limit the requests by max_calls in its place', 'budget')
+                raise LLMError(f'the price of {unknown} is not known, so max_cost cannot be kept: limit the '
+                               'requests by max_calls in its place', 'budget')
             if self.max_cost is not None and self._sum['cost'] >= self.max_cost:
-                raise LLMError(f"the limit of {self.max_cost:g} US dollars is reached ({self._sum['cost']:.4f} spent): raise max_cost to go on", 'budget')
+                raise LLMError(f"the limit of {self.max_cost:g} US dollars is reached ({self._sum['cost']:.4f} "
+                               "spent): raise max_cost to go on", 'budget')
             self._sum['calls'] += 1
 
     def _add(self, said: Completion, ms: float) -> Completion:
         cost = _cost(said, self.rate)
         with self._lock:
             if cost is None: self._unknown = self._unknown or said.model or 'the model'
-            for name, value in (('input_tokens', said.input_tokens), ('output_tokens', said.output_tokens), ('ms', said.ms or ms), ('cost', cost or 0.0)): self._sum[name] += value
+            for name, value in (('input_tokens', said.input_tokens), ('output_tokens', said.output_tokens), ('ms', said.ms or ms),
+                                ('cost', cost or 0.0)):
+                self._sum[name] += value
         return said if said.cost == cost else replace(said, cost=cost)

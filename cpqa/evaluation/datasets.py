@@ -14,11 +14,12 @@ from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
-from ..core.basics import cache_dir, require, sha256
+from ..core.basics import require
+from ..core.storage import cache_dir, sha256
 from .collections import why
 from .questions import Question, Questions, QuestionsError
-from .readers import (SUBJECTS, read_bioasq, read_bioasq_all, read_evidence, read_healthsearchqa, read_medmcqa, read_medqa, read_medquad,
-                                     read_mmlu, read_pqa_l, read_pubmedqa, whole_json)
+from .readers import (SUBJECTS, read_bioasq, read_bioasq_all, read_evidence, read_healthsearchqa, read_medmcqa, read_medqa,
+                                     read_medquad, read_mmlu, read_pqa_l, read_pubmedqa, whole_json)
 
 # %% ../../nbs/evaluation/datasets.ipynb #993b3990
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from ..answering.polarity import Opposition, opposed
 from ..core.basics import CpqaError, require
 from ..core.records import Record
 from .statistics import Interval, bootstrap
-from ..retrieval.encoders import MINILM, hushed, minilm_folder
+from ..retrieval.encoders import MINILM, minilm_folder
+from ..retrieval.prepared import hushed
 
 # %% ../../nbs/evaluation/longform.ipynb #06f1dbeb
 class LongformError(CpqaError):

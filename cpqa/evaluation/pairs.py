@@ -22,9 +22,9 @@ from ..core.basics import CpqaError, require
 from ..core.llm import LLM, Message
 from ..core.records import Document, Passage, Record
 from ..core.secrets import short
+from ..core.words import ENGLISH
 from .collections import UNFIT, json_lines
 from .metrics import Spans
-from ..literature.library import ENGLISH
 
 # %% ../../nbs/evaluation/pairs.ipynb #8cfbf563
 class PairsError(CpqaError):

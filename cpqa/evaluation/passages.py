@@ -23,20 +23,20 @@ from rank_bm25 import BM25Plus
 from ..core.basics import CpqaError
 from ..core.records import Document, Hit, Passage
 from ..core.secrets import short
+from ..core.words import ENGLISH
 from .collections import Marked, read_marked
 from .metrics import first_rank, passage_chance, summary, words_needed
 from .questions import Question
 from .reports import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from .runs import Outcome, Run, System, run
 from .statistics import holm, paired_by_group
-from ..literature.library import ENGLISH, Library, Progress, build_library, quiet
+from ..literature.library import Library, Progress, build_library, quiet
 from ..passages.index import PassageIndex, passage_documents, passage_id, reordered, whole
-from ..passages.rerank import RERANKERS, BM25Reranker, NoReranker, Reranker
-from ..passages.rerank import reranker as named_reranker
-from ..passages.splitters import SEGMENTERS, Segmenter, as_read, heading
-from ..passages.splitters import segmenter as named_segmenter
+from ..passages.rerank import RERANKERS, BM25Reranker, NoReranker, Reranker, reranker as named_reranker
+from ..passages.splitters import SEGMENTERS, Segmenter, as_read, heading, segmenter as named_segmenter
 from ..pipeline import Way, kept_library
-from ..retrieval.encoders import EmbeddedEncoder, Encoder, Kind
+from ..retrieval.cached_encoder import RememberingEncoder
+from ..retrieval.encoders import EmbeddedEncoder, Encoder
 from ..retrieval.vectors import VectorPart, embedded_text
 
 # %% ../../nbs/evaluation/passages.ipynb #2342787b
@@ -188,29 +188,6 @@ def _report(cut: _Cut, done: Run, k: int, words: Sequence[int]) -> dict[str, Any
             'machine': done.header.machine, 'versions': done.header.versions}
 
 # %% ../../nbs/evaluation/passages.ipynb #41e4a0c9
-class _Remembers:
-    "An encoder that embeds each question once. Each is embedded alone, since a batch can change the last digits."
-    def __init__(self, encoder: Encoder):
-        self.encoder, self.dim, self.known = encoder, encoder.dim, {}
-
-    def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray:
-        if kind == 'document': return self.encoder.encode(texts, kind)
-        for t in texts:
-            if t not in self.known: self.known[t] = self.encoder.encode([t], kind)[0]
-        return np.stack([self.known[t] for t in texts])
-
-    def describe(self) -> dict[str, Any]: return self.encoder.describe()
-
-class _RemembersAll(_Remembers):
-    "An encoder that remembers documents: the sentences that segmenters embed are the same for all of them."
-    def __init__(self, encoder: Encoder):
-        super().__init__(getattr(encoder, 'encoder', encoder))
-
-    def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray:
-        new = list(dict.fromkeys(t for t in texts if (t, kind) not in self.known))
-        if new: self.known.update(zip(((t, kind) for t in new), self.encoder.encode(new, kind)))
-        return np.array([self.known[t, kind] for t in texts], dtype=np.float32).reshape(-1, self.dim)
-
 class _RememberedBM25(BM25Reranker):
     "The BM25 reranker, which counts the words of a passage once. The form is the library's; only words of the query get a weight."
     def __init__(self): self.counts: dict[Passage, Counter] = {}
@@ -374,8 +351,8 @@ def evaluate_passage_grid(
     "The report of all combinations on the same questions, with paired tests. Raises `CpqaError`."
     _check(scopes, k, depth, metadata)
     _check_names(segmenters, retrievers, rerankers, baseline, articles)
-    model = _once(lambda: _Remembers(encoder or EmbeddedEncoder(progress=progress)))
-    m, splitters = read_marked(data), _splitters(segmenters, _once(lambda: _RemembersAll(model())))
+    model = _once(lambda: RememberingEncoder(encoder or EmbeddedEncoder(progress=progress), ('query',), alone=True))
+    m, splitters = read_marked(data), _splitters(segmenters, _once(lambda: RememberingEncoder(model().encoder)))
     vectors = bool({'dense', 'hybrid'} & set(retrievers)) or any(map(_compares, rerankers))
     header = {'data': m.checksum(), 'sections': _articles_checksum(m), 'k': k, 'depth': depth, 'metadata': list(metadata), 'model': _digest(made_of('', _NoSegmenter(), True, encoder)), 'articles': articles}
     cells = _Cells(out, header)

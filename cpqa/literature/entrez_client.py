@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ..core.basics import CpqaError, cache_dir
+from ..core.basics import CpqaError
+from ..core.retries import Patience
 from ..core.secrets import without_keys
+from ..core.storage import cache_dir
 from .entrez_replies import is_theirs
-from .polite_http import Cache, Patience, Rate, Recording, Trouble, Web, WebError, is_local
+from .polite_http import Cache, Rate, Recording, Trouble, Web, WebError, is_local
 
 # %% ../../nbs/literature/entrez_client.ipynb #cd4a7849
 NCBI = 'https://eutils.ncbi.nlm.nih.gov/entrez/eutils/'
@@ -40,12 +42,14 @@ def _address(url: str) -> str:
     return url if url.endswith('/') else f'{url}/'
 
 def _email(text: str) -> str:
-    if text and not re.fullmatch(r'[^\s@]+@[^\s@]+', text): raise EntrezError('the e-mail for NCBI is no address like name@example.org: set NCBI_EMAIL')
+    if text and not re.fullmatch(r'[^\s@]+@[^\s@]+', text):
+        raise EntrezError('the e-mail for NCBI is no address like name@example.org: set NCBI_EMAIL')
     return text
 
 def _key(text: str) -> str:
     if text and not re.fullmatch(r'[\w-]{8,100}', text, re.A):
-        raise EntrezError(f'the key for NCBI has {len(text)} characters and is not one: expected the 36 letters and digits from your NCBI account in NCBI_API_KEY')
+        raise EntrezError(f'the key for NCBI has {len(text)} characters and is not one: expected the 36 letters and digits from '
+                          'your NCBI account in NCBI_API_KEY')
     return text
 
 # %% ../../nbs/literature/entrez_client.ipynb #52f64e69
@@ -58,7 +62,8 @@ def entrez_date(value: str | int | None, last: bool = False) -> date | None:
         year, month, day = (int(n) if n else None for n in found.groups())
         month = month or (12 if last else 1) if found[2] is None else month
         return date(year, month, day if day is not None else monthrange(year, month)[1] if last else 1)
-    except (ValueError, IndexError): raise EntrezError(f'{str(value)[:40]!r} is no date: expected one like 2019, 2019/03 or 2019/03/15') from None
+    except (ValueError, IndexError):
+        raise EntrezError(f'{str(value)[:40]!r} is no date: expected one like 2019, 2019/03 or 2019/03/15') from None
 
 def date_text(first: date, last: date) -> tuple[str, str]:
     "Two days as PubMed writes a range, as short as possible: whole years and months stay so."
@@ -75,23 +80,29 @@ def clean_ids(ids: Iterable[str | int], db: str = 'pubmed') -> tuple[str, ...]:
     if isinstance(ids, str | bytes | int): raise EntrezError('the ids came as one text or number: give a list of them')
     texts = [str(i).strip() for i in ids]
     wrong = [t for t in texts if not re.fullmatch(_ID[db], t)]
-    if wrong: raise EntrezError(f'{len(wrong)} of {len(texts)} ids are none of {db}, such as {wrong[0][:40]!r}: correct them or leave them out')
+    if wrong:
+        raise EntrezError(f'{len(wrong)} of {len(texts)} ids are none of {db}, such as {wrong[0][:40]!r}: correct them or leave them out')
     return tuple(dict.fromkeys(f'PMC{t.removeprefix("PMC")}' if db == 'pmc' else t for t in texts))
 
 # %% ../../nbs/literature/entrez_client.ipynb #936cfe25
 class Client:
     "The part of `Entrez` that sends, keeps and replays requests."
     def __init__(self, url: str | None = None, email: str | None = None, key: str | None = None, tool: str = 'cpqa',
-                 cache: bool | str | Path | None = None, expiry: float | Mapping[str, float] | None = None, timeout: float = 20.0, tries: int = 5,
+                 cache: bool | str | Path | None = None, expiry: float | Mapping[str, float] | None = None, timeout: float = 20.0,
+                 tries: int = 5,
                  record: str | Path | None = None, replay: str | Path | None = None, on_event: Callable[[str], None] | None = None,
                  rate: float | None = None, deadline: float = 120.0, backoff: float = 0.5, batch: int = 200):
-        if not (timeout > 0 and deadline > 0 and tries >= 1 and batch >= 1): raise EntrezError('timeout, deadline, tries and batch must be above 0')
+        if not (timeout > 0 and deadline > 0 and tries >= 1 and batch >= 1):
+            raise EntrezError('timeout, deadline, tries and batch must be above 0')
         self.url = _address(url or os.environ.get('CPQA_ENTREZ_URL') or NCBI)
         self.host, local, self.batch, self.on_event = urlsplit(self.url).hostname, is_local(self.url), batch, on_event
-        email, key = (_email(email if email is not None else os.environ.get('NCBI_EMAIL', '')), _key(key if key is not None else os.environ.get('NCBI_API_KEY', '')))
-        self._hidden = tuple(dict.fromkeys(form for w in (key, email) if w for form in (w, quote(w, safe=''))))   # a server may quote what it was sent, %40 for @
+        email, key = (_email(email if email is not None else os.environ.get('NCBI_EMAIL', '')),
+                      _key(key if key is not None else os.environ.get('NCBI_API_KEY', '')))
+        # a server may quote what it was sent, %40 for @
+        self._hidden = tuple(dict.fromkeys(form for w in (key, email) if w for form in (w, quote(w, safe=''))))
         self.kept_events: deque[str] = deque(maxlen=1000)
-        if self._hidden and not local and self.url.startswith('http:'): self._say('no key and no e-mail are sent, because this address is not encrypted'); email = key = ''
+        if self._hidden and not local and self.url.startswith('http:'):
+            self._say('no key and no e-mail are sent, because this address is not encrypted'); email = key = ''
         self._who = [(n, v) for n, v in (('tool', tool), ('email', email), ('api_key', key)) if v]
         self._named = bool(email or key)   # then by POST, since addresses end up in logs
         self.expiry = {**EXPIRY, **(expiry if isinstance(expiry, Mapping) else {} if expiry is None else dict.fromkeys(EXPIRY, expiry))}
@@ -102,9 +113,11 @@ class Client:
         most = 10 if key else 3
         per_second = min(rate or most, most) if self.url.startswith(NCBI[:-len('entrez/eutils/')]) else rate or (None if local else most)
         place = re.sub(r'\W', '_', urlsplit(self.url).netloc) + ('_key' if key else '')
-        self.web = Web(self.url, Patience(tries, timeout, deadline, backoff), Rate(per_second, cache_dir()/'entrez'/f'rate_{place}') if per_second else None,
+        self.web = Web(self.url, Patience(tries, timeout, deadline, backoff),
+                       Rate(per_second, cache_dir()/'entrez'/f'rate_{place}') if per_second else None,
                        self._say, hide=self._hidden, passes=is_theirs, agent=f'{tool} (https://pypi.org/project/cpqa)')
-        if not (email or local or replay): self._say('no e-mail is sent: set NCBI_EMAIL, so that NCBI can write to you before it blocks this machine')
+        if not (email or local or replay):
+            self._say('no e-mail is sent: set NCBI_EMAIL, so that NCBI can write to you before it blocks this machine')
 
     def __repr__(self) -> str: return f'{type(self).__name__}({self.url!r}{", replay" if self.replay else ""})'
 
@@ -131,15 +144,17 @@ def request_of(verb: str, fields: Iterable[tuple[str, str]]) -> dict[str, Any]:
         else: request[name] = [*(request[name] if isinstance(request[name], list) else [request[name]]), value]
     return request
 
-_DO = ((r'api[ _-]?key', 'check NCBI_API_KEY'), (r'proxy', 'check HTTPS_PROXY'), (r'connection|look.?ed up|in time', 'check the network, or use a local library'), (r'rate limit|429', 'wait a while, or ask with fewer programmes at once'))
+_DO = ((r'api[ _-]?key', 'check NCBI_API_KEY'), (r'proxy', 'check HTTPS_PROXY'),
+       (r'connection|look.?ed up|in time', 'check the network, or use a local library'),
+       (r'rate limit|429', 'wait a while, or ask with fewer programmes at once'))
 
 def _advice(why: str, again: bool) -> str:
     return next((do for words, do in _DO if re.search(words, why, re.I)), 'try again later' if again else 'correct the request')
 
 class Asking(Client):
     "The one way by which all verbs ask."
-    def _ask(self, verb: str, fields: list[tuple[str, str]], read: Callable[[bytes], Any], asked: str, post: bool = False, keep: bool = True,
-             deadline: float | None = None, tries: int | None = None) -> Any:
+    def _ask(self, verb: str, fields: list[tuple[str, str]], read: Callable[[bytes], Any], asked: str, post: bool = False,
+             keep: bool = True, deadline: float | None = None, tries: int | None = None) -> Any:
         "What `read` makes of the answer. Raises `EntrezError`, which names what was `asked`."
         request = request_of(verb, fields)
         if self.replay: return self._replayed(request, read)
@@ -153,7 +168,8 @@ class Asking(Client):
         try: body, value = self.web.ask(f'{verb}.fcgi', [*fields, *self._who], read,
                                             post or self._named or sum(len(v) for _, v in fields) > 1000, deadline, tries)
         except WebError as e:
-            raise EntrezError(self._clean(f'{self.host} did not answer {asked}: {e}: {_advice(str(e), e.again)}'), e.less, outage=e.again) from e
+            raise EntrezError(self._clean(f'{self.host} did not answer {asked}: {e}: {_advice(str(e), e.again)}'), e.less,
+                              outage=e.again) from e
         if self.cache and keep: self.cache.put(key, body)
         if self.record: self.record.put(request, body)
         return value
@@ -161,6 +177,9 @@ class Asking(Client):
     def _replayed(self, request: dict[str, Any], read: Callable[[bytes], Any]) -> Any:
         body = self.replay.get(request)
         if body is None:
-            raise EntrezError(f'the recording {self.replay.path.name} holds no answer to {json.dumps(request, ensure_ascii=False)[:300]}: record it, or ask for what is there')
+            raise EntrezError(f'the recording {self.replay.path.name} holds no answer to {json.dumps(request, ensure_ascii=False)[:300]}: '
+                              'record it, or ask for what is there')
         try: return read(body)
-        except Trouble as t: raise EntrezError(f'the recording {self.replay.path.name} holds a bad answer to {request["verb"]}: {t.why}: record it again') from t
+        except Trouble as t:
+            raise EntrezError(f'the recording {self.replay.path.name} holds a bad answer to {request["verb"]}: {t.why}: '
+                              'record it again') from t

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..core.records import Document
 from .pmc import is_jats, read_jats
-from .pubmed import Deleted, ReadError, Skipped, _head, read_beir, read_pubmed
+from .pubmed import Deleted, ReadError, Skipped, head_of, read_beir, read_pubmed
 
 # %% ../../nbs/literature/files.ipynb #a890ec66
 def _read_xml(path: Path) -> Iterator[Document | Deleted | Skipped]: return read_jats(path) if is_jats(path) else read_pubmed(path)
@@ -24,7 +24,7 @@ def read_file(path: str | Path) -> Iterator[Document | Deleted | Skipped]:
     path = Path(path)
     reader = next((r for end, r in _READERS.items() if path.name.lower().endswith(end)), None)
     if reader: return reader(path)
-    _head(path)
+    head_of(path)
     raise ReadError(f'{path}: the type of this file is not known: expected a name that ends in {", ".join(_READERS)}')
 
 def documents(path: str | Path) -> Iterator[Document]:

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from ..core.records import Document
-from .pubmed import Deleted, ReadError, Skipped, _room, _send, _unpack, read_pubmed
+from .pubmed import Deleted, ReadError, Skipped, read_pubmed, room_for, send_records, unpack_records
 
 # %% ../../nbs/literature/parallel.ipynb #56a69c1c
 def _receive(worker, pipe, kept, path: Path) -> Iterator[Document | Deleted | Skipped]:
@@ -24,18 +24,19 @@ def _receive(worker, pipe, kept, path: Path) -> Iterator[Document | Deleted | Sk
         try: said = pipe.recv()
         except (EOFError, OSError):
             worker.join()
-            raise ReadError(f'{path}: the process that read it has ended with {worker.exitcode}, perhaps for want of memory: use fewer workers') from None
+            raise ReadError(f'{path}: the process that read it has ended with {worker.exitcode}, perhaps for '
+                            'want of memory: use fewer workers') from None
         if said is None: return worker.join()
         if isinstance(said, Exception): raise said
-        yield from _unpack(kept.read(said))
+        yield from unpack_records(kept.read(said))
 
 # %% ../../nbs/literature/parallel.ipynb #52733159
 def _hear(read: Callable, path: Path) -> Iterator[Document | Deleted | Skipped | None]:
     "Starts a worker for `path` and yields None; then what it finds. The worker and its file end with this generator."
     context = multiprocessing.get_context('spawn')
-    with _room(path, 'a temporary file'): handle, name = tempfile.mkstemp(prefix='cpqa-')
+    with room_for(path, 'a temporary file'): handle, name = tempfile.mkstemp(prefix='cpqa-')
     pipe, speaks = context.Pipe(duplex=False)
-    worker = context.Process(target=_send, args=(read, path, speaks, name), daemon=True)
+    worker = context.Process(target=send_records, args=(read, path, speaks, name), daemon=True)
     try:
         with open(handle, 'rb') as kept, pipe:
             try:
@@ -64,7 +65,8 @@ def _side_by_side(paths: list[Path], workers: int, read: Callable) -> Iterator[D
     finally:
         for one in started: one.close()
 
-def read_files(paths: Iterable[str | Path], workers: int | None = None, read: Callable = read_pubmed) -> Iterator[Document | Deleted | Skipped]:
+def read_files(paths: Iterable[str | Path], workers: int | None = None,
+               read: Callable = read_pubmed) -> Iterator[Document | Deleted | Skipped]:
     "The records of many files, in their order, as `read` reads each, in `workers` processes (default: one a core). Raises `ReadError`."
     paths = [Path(p) for p in paths]
     if workers is not None and workers < 1: raise ReadError(f'{workers} workers cannot read anything: give 1 or more')

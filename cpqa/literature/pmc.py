@@ -14,15 +14,17 @@ from pathlib import Path
 from lxml import etree
 
 from ..core.records import Correction, Document, Record
-from .jats import article_parts, assemble, one_line
-from .pubmed import (_BROKEN, _LONGEST, _SAFE, ReadError, Skipped, _failure, _head, _name, _open, _quote, _Source, tidy,
-                                    year_in)
+from .jats import article_parts, assemble, line_of
+from .pubmed import UNREADABLE, ReadError, Skipped, failure_of, head_of, open_file, quoted_head, tidy
+from .pubmed_fast import LONGEST_RECORD, SAFE_XML, BoundedSource
+from .pubmed_records import tag_of, year_in
 
 # %% ../../nbs/literature/pmc.ipynb #e9c8f142
 def article_ids(article: etree._Element) -> dict[str, str]:
     "The 'pmcid' ('PMC7'), 'pmid' and 'doi' of a JATS `article`, as far as it has them."
     said = [(i.get('pub-id-type', ''), tidy(''.join(i.itertext()))) for i in article.iterfind('front/article-meta/article-id')]
-    rules = {'pmcid': (('pmc', 'pmcid'), r'(?:PMC)?([0-9]+)(?:\.[0-9]+)?'), 'pmid': (('pmid',), '([0-9]+)'), 'doi': (('doi',), r'(?:https?://(?:dx\.)?doi\.org/)?(10\.\S+)')}
+    rules = {'pmcid': (('pmc', 'pmcid'), r'(?:PMC)?([0-9]+)(?:\.[0-9]+)?'), 'pmid': (('pmid',), '([0-9]+)'),
+             'doi': (('doi',), r'(?:https?://(?:dx\.)?doi\.org/)?(10\.\S+)')}
     found = {name: next((m[1] for kind, t in said if kind in kinds and (m := re.fullmatch(pattern, t, re.A | re.I))), '')
              for name, (kinds, pattern) in rules.items()}
     if found['pmcid']: found['pmcid'] = f'PMC{found["pmcid"]}'
@@ -41,13 +43,14 @@ def _author(contrib: etree._Element) -> str:
     "'Hambrick GW Jr', or a group's name; '' for none."
     name = next((n for p in ('name', 'name-alternatives/name', 'string-name') if (n := contrib.find(p)) is not None), None)
     if name is not None:
-        surname, given, suffix = (one_line(name.find(p)) for p in ('surname', 'given-names', 'suffix'))
-        if not surname: return one_line(name)
+        surname, given, suffix = (line_of(name.find(p)) for p in ('surname', 'given-names', 'suffix'))
+        if not surname: return line_of(name)
         suffix = suffix.strip('. ,')
         return tidy(f'{surname} {_initials(given)} {_ORDINALS.get(suffix, suffix)}')
     group = contrib.find('collab')
     if group is None: return ''
-    return tidy((group.text or '') + ''.join((one_line(c) if _name(c) not in ('contrib-group', 'xref', 'fn', '') else '') + (c.tail or '') for c in group))
+    return tidy((group.text or '')
+                + ''.join((line_of(c) if tag_of(c) not in ('contrib-group', 'xref', 'fn', '') else '') + (c.tail or '') for c in group))
 
 def _authors(meta: etree._Element) -> tuple[str, ...]:
     contribs = (c for c in meta.iterfind('contrib-group/contrib') if c.get('contrib-type', 'author') in ('author', 'collab'))
@@ -73,7 +76,8 @@ def _published(meta: etree._Element) -> str:
     "The earliest date on which the article was online, in print or in a volume."
     dates = [(d.get('pub-type') or d.get('date-type') or '', _date(d)) for d in meta.iterfind('pub-date')]
     known = [d for kind, d in dates if d and kind in _PUBLISHED] or [d for _, d in dates if d]
-    return min(known, key=lambda d: d + '-99-99'[len(d) - 4:]) if known else str(year_in(meta.findtext('permissions/copyright-year') or '') or '')
+    return min(known, key=lambda d: d + '-99-99'[len(d) - 4:]) if known else str(year_in(meta.findtext('permissions/copyright-year') or '')
+                                                                                 or '')
 
 # %% ../../nbs/literature/pmc.ipynb #9cc16533
 _LINKS = {'retraction-forward': 'RetractionIn', 'retraction': 'RetractionIn', 'retracted-article': 'RetractionOf',
@@ -90,7 +94,7 @@ def _links(meta: etree._Element, kind: str) -> tuple[Correction, ...]:
         name, target = _LINKS.get(r.get('related-article-type', ''), ''), tidy(r.get(_HREF, ''))
         if kind in _NOTICES and name in ('RetractionIn', 'PartialRetractionIn'): name = 'RetractionOf'
         pmid = target if r.get('ext-link-type') in ('pubmed', 'pmid') and target.isascii() and target.isdigit() else ''
-        if name: links.append(Correction(name, pmid, '' if pmid else target or one_line(r)))
+        if name: links.append(Correction(name, pmid, '' if pmid else target or line_of(r)))
     return tuple(links)
 
 def _types(title: str, kind: str) -> tuple[str, ...]:
@@ -116,7 +120,7 @@ def _plain(article: etree._Element) -> etree._Element:
 def _title(meta: etree._Element) -> str:
     group = meta.find('title-group')
     if group is None: return ''
-    title, sub = one_line(group.find('article-title')), '; '.join(t for s in group.iterfind('subtitle') if (t := one_line(s)))
+    title, sub = line_of(group.find('article-title')), '; '.join(t for s in group.iterfind('subtitle') if (t := line_of(s)))
     return title + ('' if not sub or not title else ' ' if title[-1] in '?!:.' else ': ') + sub
 
 # %% ../../nbs/literature/pmc.ipynb #2e1de0a0
@@ -130,7 +134,7 @@ def _document(article: etree._Element) -> Document:
     text, sections = assemble([*abstract, *body, *back])
     title, kind, date = _title(meta), article.get('article-type', ''), _published(meta)
     if not title and not text: raise ValueError('it has neither title nor text')
-    def journal_says(*paths: str) -> str: return next((t for p in paths if journal is not None and (t := one_line(journal.find(p)))), '')
+    def journal_says(*paths: str) -> str: return next((t for p in paths if journal is not None and (t := line_of(journal.find(p)))), '')
     return Document(
         id=next(iter(ids.values()))[:100], title=title, text=text, sections=sections, year=int(date[:4]) if date else None,
         journal=journal_says('journal-title-group/journal-title', 'journal-title', "journal-id[@journal-id-type='nlm-ta']"),
@@ -154,33 +158,34 @@ _HINTS = {'PubmedArticleSet': 'these are records of PubMed: read them with read_
 
 def _root(path: Path) -> etree._Element:
     "The root element of the XML at `path`, of which only the tag has been read."
-    head = _head(path)
-    if not head.startswith(b'<'): raise ReadError(f'{path}: this is not XML, it begins with {_quote(head)}: download it again')
+    head = head_of(path)
+    if not head.startswith(b'<'): raise ReadError(f'{path}: this is not XML, it begins with {quoted_head(head)}: download it again')
     try:
-        with _open(path) as f: return next(etree.iterparse(_Source(f, _LONGEST), events=('start',), **_SAFE))[1]
-    except _BROKEN as e: raise _failure(path, 0, e) from e
+        with open_file(path) as f: return next(etree.iterparse(BoundedSource(f, LONGEST_RECORD), events=('start',), **SAFE_XML))[1]
+    except UNREADABLE as e: raise failure_of(path, 0, e) from e
 
 def is_jats(path: str | Path) -> bool:
     "Does the XML file at `path` hold articles in JATS? Its root element says."
-    return _name(_root(Path(path))) in _ROOTS
+    return tag_of(_root(Path(path))) in _ROOTS
 
 def _check_root(path: Path):
     "Raises `ReadError` unless `path` holds articles and declares no entities."
     root = _root(path)
-    if _name(root) not in _ROOTS:
-        said = re.search(rb'<ERROR>(.*?)</ERROR>', _head(path), re.S | re.I)
-        hint = _HINTS.get(root.tag, 'give a file of articles in JATS') + (f'; it says {_quote(said[1])}' if said else '')
-        raise ReadError(f'{path}: the root element is <{_name(root)}>, expected <article> or <pmc-articleset>: {hint}')
+    if tag_of(root) not in _ROOTS:
+        said = re.search(rb'<ERROR>(.*?)</ERROR>', head_of(path), re.S | re.I)
+        hint = _HINTS.get(root.tag, 'give a file of articles in JATS') + (f'; it says {quoted_head(said[1])}' if said else '')
+        raise ReadError(f'{path}: the root element is <{tag_of(root)}>, expected <article> or <pmc-articleset>: {hint}')
     dtd = root.getroottree().docinfo.internalDTD
     if names := [d.name for d in dtd.iterentities()] if dtd is not None else []:
-        raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of PubMed Central does, and is refused: download it again')
+        raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of PubMed Central does, '
+                        'and is refused: download it again')
 
 # %% ../../nbs/literature/pmc.ipynb #b309b61d
 def _elements(stream) -> Iterator[etree._Element]:
     "Each article and each answer in the XML of `stream`, whole; it is emptied when the next is asked for."
-    source = _Source(stream, _LONGEST)
-    for _, e in etree.iterparse(source, events=('end',), tag=('{*}article', '{*}Reply', '{*}error', '{*}ERROR'), **_SAFE):
-        if any(_name(a) == 'article' for a in e.iterancestors()): continue
+    source = BoundedSource(stream, LONGEST_RECORD)
+    for _, e in etree.iterparse(source, events=('end',), tag=('{*}article', '{*}Reply', '{*}error', '{*}ERROR'), **SAFE_XML):
+        if any(tag_of(a) == 'article' for a in e.iterancestors()): continue
         source.since = 0
         yield e
         parent = e.getparent()
@@ -189,24 +194,26 @@ def _elements(stream) -> Iterator[etree._Element]:
 
 def _skipped(e: etree._Element, where: str) -> Skipped:
     asked = tidy(e.get('Id') or e.get('id') or '')
-    return Skipped(where, f'the server does not have it{f" (PMC{asked})" if asked.isdigit() else ""}: {tidy(e.get("error") or e.text or e.get("code") or "")!r}')
+    return Skipped(where, f'the server does not have it{f" (PMC{asked})" if asked.isdigit() else ""}: '
+                          f'{tidy(e.get("error") or e.text or e.get("code") or "")!r}')
 
 def _articles(path: Path) -> Iterator[Document | Skipped]:
     n = 0
     try:
-        with _open(path) as f:
+        with open_file(path) as f:
             for e in _elements(f):
                 n += 1
                 where = f'{path.name}, article {n}'
-                if _name(e) != 'article': yield _skipped(e, where)
+                if tag_of(e) != 'article': yield _skipped(e, where)
                 else:
                     try: yield _document(e)
                     except (ValueError, RecursionError) as x: yield Skipped(where, _why(x))
-    except _BROKEN as e: raise _failure(path, n, e, 'article') from e
+    except UNREADABLE as e: raise failure_of(path, n, e, 'article') from e
     if not n: raise ReadError(f'{path}: it holds no <article>: give a file of articles in JATS')
 
 def read_jats(path: str | Path) -> Iterator[Document | Skipped]:
-    "The articles of a JATS file, `.nxml` or `.xml`, packed or not, in their order. Raises `ReadError`, at the latest where the file breaks off."
+    """The articles of a JATS file, `.nxml` or `.xml`, packed or not, in their order. Raises `ReadError`, at the latest where the file
+    breaks off."""
     path = Path(path)
     _check_root(path)
     return _articles(path)
@@ -218,25 +225,36 @@ class Review(Record, frozen=True):
     reason: str
 
 _REVIEW_KINDS = frozenset('review-article systematic-review scoping-review meta-analysis review mini-review'.split())
-_OTHER_KINDS = frozenset('abstract addendum announcement article-commentary book-review books-received brief-report calendar case-report clinical-trial collection '
-    'correction data-paper discussion dissertation editorial expression-of-concern letter meeting-report news obituary oration partial-retraction '
+_OTHER_KINDS = frozenset('abstract addendum announcement article-commentary book-review books-received brief-report calendar '
+                         'case-report clinical-trial collection '
+    'correction data-paper discussion dissertation editorial expression-of-concern letter meeting-report news '
+    'obituary oration partial-retraction '
     'peer-review product-review protocol registered-report reply reprint retraction study-protocol'.split())
 _REVIEW_TYPES = frozenset(('review', 'systematic review', 'scoping review', 'meta-analysis', 'network meta-analysis'))
-_OTHER_TYPES = frozenset(('case reports', 'clinical trial protocol', 'comment', 'editorial', 'letter', 'news', 'published erratum', 'book review',
+_OTHER_TYPES = frozenset(('case reports', 'clinical trial protocol', 'comment', 'editorial', 'letter', 'news', 'published erratum',
+                          'book review',
     'randomized controlled trial', 'clinical trial', 'retraction notice', 'retraction of publication', 'expression of concern'))
 
 # %% ../../nbs/literature/pmc.ipynb #bfd75f87
 _NOT_BY_TITLE = [(re.compile(p, re.I), why) for p, why in (
     (r'\bprotocols?\b.*\b(?:reviews?|meta-?analys[ei]s)\b|\b(?:reviews?|meta-?analys[ei]s)\b.*\bprotocols?\b', 'it is a protocol'),
-    (r"^\W*(?:re|reply|response|comments?|commentary|letter|authors?['’]? (?:reply|response))\b\s*(?::|to\b|on\b)", 'it answers another article'),
+    (r"^\W*(?:re|reply|response|comments?|commentary|letter|authors?['’]? (?:reply|response))\b\s*(?::|to\b|on\b)",
+     'it answers another article'),
     (r'^\W*(?:erratum|corrigendum|correction|retraction|retraction note)\b', 'it is a notice'),
     (r'\bcase (?:reports?|series)\b|\b(?:report|series) of (?:\w+ )?cases?\b', 'it reports cases'))]
-_CLEARLY = re.compile(r'\b(?:systematic(?:ally)? (?:[\w-]+ ){0,3}?review|meta[- ]?analysis|(?:scoping|umbrella|narrative|integrative|rapid|realist|literature|cochrane|mini)[- ]review|minireview'
+_CLEARLY = re.compile(r'\b(?:systematic(?:ally)? (?:[\w-]+ ){0,3}?review|meta[- '
+                      r']?analysis|(?:scoping|umbrella|narrative|integrative|rapid|realist|literature|cochrane|mini)[- ]review|minireview'
                       r'|reviews? of (?:the |published )?(?:[\w-]+ )?literature|(?:overview|review) of (?:systematic )?reviews)\b', re.I)
-_TRAPS = re.compile(r'\bretrospective\b.{0,60}?\breview|\b(?:peer|book|charts?|records?|notes?|cases?|files?|slides?|films?|images?|imaging|patholog\w*|histopatholog\w*|histolog\w*|radiolog\w*|cytolog\w*|central\w*'
-                    r'|independent|blinded|audit|(?:drug |medication )?utili[sz]ation|medication|performance|experts?|ethic\w*|institutional|external|internal|board|judicial|year|cent(?:er|re)|institution\w*|multidisciplinary)[- ]+reviews?'
-                    r"|\breview (?:boards?|committees?|panels?|process|groups?)|\breview of (?:\d|our|(?:the |medical |hospital |patient |clinical )*(?:charts?|records?|cases?|patients?|files?|notes?|experience)\b)", re.I)
-_PROBABLY = re.compile(r'^review(?: article)?\b *[:.–—-]|(?:^|[:.?!–—-] ?|\()(?:an? )(?:[\w-]+ ){0,4}?(?:review|overview)\b|\b(?:an?|this|critical|comprehensive|updated|current|state[- ]of[- ]the[- ]art) (?:[\w-]+ )?review\b|^(?:[\w-]+ ){0,3}(?:review|overview) of\b|\breview\W*$|: ?(?:review|overview)\b', re.I)
+_TRAPS = re.compile(r'\bretrospective\b.{0,60}?\breview|\b(?:peer|book|charts?|records?|notes?|cases?|files?|slides?|films?|images?|'
+                    r'imaging|patholog\w*|histopatholog\w*|histolog\w*|radiolog\w*|cytolog\w*|central\w*'
+                    r'|independent|blinded|audit|(?:drug |medication '
+                    r')?utili[sz]ation|medication|performance|experts?|ethic\w*|institutional|external|internal|board|judicial|year|'
+                    r'cent(?:er|re)|institution\w*|multidisciplinary)[- ]+reviews?'
+                    r"|\breview (?:boards?|committees?|panels?|process|groups?)|\breview of (?:\d|our|(?:the |medical |hospital |patient "
+                    r"|clinical )*(?:charts?|records?|cases?|patients?|files?|notes?|experience)\b)", re.I)
+_PROBABLY = re.compile(r'^review(?: article)?\b *[:.–—-]|(?:^|[:.?!–—-] ?|\()(?:an? )(?:[\w-]+ '
+                       r'){0,4}?(?:review|overview)\b|\b(?:an?|this|critical|comprehensive|updated|current|state[- ]of[- ]the[- ]art) '
+                       r'(?:[\w-]+ )?review\b|^(?:[\w-]+ ){0,3}(?:review|overview) of\b|\breview\W*$|: ?(?:review|overview)\b', re.I)
 
 # %% ../../nbs/literature/pmc.ipynb #7618bd8d
 def _by_title(title: str) -> Review:

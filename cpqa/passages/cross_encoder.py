@@ -14,10 +14,10 @@ import numpy as np
 
 from ..core.basics import require
 from ..core.records import Passage
-from .pair_texts import Padded, encode_pairs, in_batches, pair_text, padded
+from .pair_texts import Padded, encode_pairs, in_batches, padded, pair_text
 from .pretrained import Precision, load_pretrained, tokens_per_batch
 from .rerank import RerankError, sound_scores
-from ..retrieval.encoders import ModelError
+from ..retrieval.prepared import ModelError
 
 # %% ../../nbs/passages/cross_encoder.ipynb #ed770ff6
 class Trained(NamedTuple):

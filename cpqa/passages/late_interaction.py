@@ -16,9 +16,9 @@ import numpy as np
 from ..core.basics import require
 from ..core.records import Passage
 from .pair_texts import clean_text, in_batches, pair_text
-from .pretrained import DTYPES, Precision, Pretrained, demand_model, placed, reason, tokens_per_batch
+from .pretrained import DTYPES, Precision, Pretrained, demand_model, placed, tokens_per_batch
 from .rerank import RerankError, sound_scores
-from ..retrieval.encoders import ModelError, hushed
+from ..retrieval.prepared import ModelError, hushed, reason
 
 # %% ../../nbs/passages/late_interaction.ipynb #22930600
 def max_sim(query: np.ndarray, passage: np.ndarray) -> float:

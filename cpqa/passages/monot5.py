@@ -14,10 +14,10 @@ import numpy as np
 
 from ..core.basics import require
 from ..core.records import Passage
-from .pair_texts import Padded, Pair, clean_text, in_batches, pair_text, padded
+from .pair_texts import Padded, Pair, clean_text, in_batches, padded, pair_text
 from .pretrained import Precision, load_pretrained, tokens_per_batch
 from .rerank import RerankError, sound_scores
-from ..retrieval.encoders import ModelError
+from ..retrieval.prepared import ModelError
 
 # %% ../../nbs/passages/monot5.ipynb #2726dac6
 class AskedModel(NamedTuple):

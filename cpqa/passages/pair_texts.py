@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.records import Passage
-from ..retrieval.encoders import ModelError, batches
+from ..retrieval.encoders import batches
+from ..retrieval.prepared import ModelError
 
 # %% ../../nbs/passages/pair_texts.ipynb #b7e2bfd0
 _CONTROLS = re.compile('[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]')   # tab and line ends are white space already

@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..core.basics import require, sha256
-from ..retrieval.encoders import ModelError, hushed
-from ..retrieval.prepared import reason
+from ..core.basics import require
+from ..core.storage import sha256
+from ..retrieval.prepared import ModelError, load_network
 
 # %% ../../nbs/passages/pretrained.ipynb #5eb0663b
 Precision = Literal['fp32', 'fp16', 'bf16']
@@ -86,19 +86,9 @@ def load_pretrained(
 ) -> Pretrained:
     "The network and its tokenizer, safetensors only, no code of the model's. Raises `ModelError` with what to do."
     device, precision = placed(device, precision, on_gpu)
-    torch, transformers, safetensors = (require(m, 'models') for m in ('torch', 'transformers', 'safetensors'))
     demand_model(name)
-    try:
-        with hushed():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            model, found = getattr(transformers, kind).from_pretrained(
-                name, use_safetensors=True, trust_remote_code=False, output_loading_info=True, dtype=getattr(torch, DTYPES[precision]))
-    except (OSError, ValueError, RuntimeError, KeyError, safetensors.SafetensorError) as e:
-        raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder that holds config.json, tokenizer.json and '
-                         'model.safetensors, or a name at Hugging Face and a network') from e
-    if missing := sorted(found['missing_keys']):
-        raise ModelError(f'{name} has no trained weights for {", ".join(missing[:3])}: it is a model of another kind than asked for')
+    model, tokenizer = load_network(kind, name, dtype=getattr(require('torch', 'models'), DTYPES[precision]))
     if getattr(tokenizer, 'backend_tokenizer', None) is None:
         raise ModelError(f'{name} has no tokenizer.json: save it with a tokenizer of the package tokenizers')
     if tokenizer.pad_token_id is None: raise ModelError(f'{name} has no padding token, so its rows make no batch: set pad_token in its tokenizer_config.json')
-    return Pretrained(str(name), model.eval().to(device), tokenizer, device, precision)
+    return Pretrained(str(name), model.to(device), tokenizer, device, precision)

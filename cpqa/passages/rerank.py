@@ -16,7 +16,7 @@ from rank_bm25 import BM25Plus
 from ..core.basics import CpqaError
 from ..core.records import Passage
 from ..core.registry import Registry, Row
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 from ..retrieval.encoders import Encoder
 from ..retrieval.vectors import embedded_text
 

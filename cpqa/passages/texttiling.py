@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..core.records import Document, Passage
-from ..literature.library import ENGLISH
+from ..core.words import ENGLISH
 from .sentences import VERSION, Span, sentences
 from .seos import count_words, depth_scores, smoothed, split_long, with_overlap
 from .splitters import Segmenter, read_sizes

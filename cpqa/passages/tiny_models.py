@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.basics import require
 from ..core.toy import TOY
-from ..retrieval.encoders import hushed
+from ..retrieval.prepared import hushed
 
 # %% ../../nbs/passages/tiny_models.ipynb #39e78433
 _LETTERS = list(string.ascii_lowercase + string.digits)

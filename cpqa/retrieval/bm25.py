@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import tantivy
 
 from ..core.records import Hit, in_order
-from ..literature.library import ENGLISH, Documents, damage
+from ..core.words import ENGLISH
+from ..literature.library import Documents, damage
 
 # %% ../../nbs/retrieval/bm25.ipynb #d98811a9
 class TermRetriever:

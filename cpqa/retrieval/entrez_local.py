@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LONGEST', 'VERBS', 'Refused', 'Ask', 'dates', 'fielded', 'History', 'safe_parser', 'jats', 'FullTexts', 'LocalEntrez',
-           'sorted_out', 'wanted', 'vocabulary', 'corrected', 'verb_of', 'respond']
+           'sorted_out', 'ids_wanted', 'vocabulary', 'corrected', 'verb_of', 'respond']
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #d44dcdce
 import gzip
@@ -59,7 +59,8 @@ class Ask:
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #29cc0704
 def _date(text: str) -> str | None:
-    if text and not re.fullmatch('[0-9]{4}([/-][0-9]{1,2}){0,2}', text): raise Refused(f'Invalid date: {text[:40]}, expected YYYY, YYYY/MM or YYYY/MM/DD')
+    if text and not re.fullmatch('[0-9]{4}([/-][0-9]{1,2}){0,2}', text):
+        raise Refused(f'Invalid date: {text[:40]}, expected YYYY, YYYY/MM or YYYY/MM/DD')
     return text.replace('-', '/') or None
 
 def dates(ask: Ask, today: date | None = None) -> tuple[str | None, str | None]:
@@ -114,10 +115,12 @@ def jats(document: Document) -> etree._Element:
     spans = [(s.label, d.text[s.start:s.end]) for s in d.sections] or [('', d.text)]
     ids = [('pmc', d.id.removeprefix('PMC')), ('doi', d.doi)]
     parts = [node(k, v) for k, v in (('day', day), ('month', month), ('year', year)) if v]
-    meta = node('article-meta', *(node('article-id', v, **{'pub-id-type': k}) for k, v in ids if v), node('title-group', node('article-title', d.title)),
-                node('contrib-group', *(node('contrib', node('string-name', a), **{'contrib-type': 'author'}) for a in d.authors)) if d.authors else None,
-                node('pub-date', *parts, **{'pub-type': 'epub'}) if parts else None)
-    body = (node('sec', node('title', label) if label else None, *(node('p', p) for p in text.split('\n') if p.strip())) for label, text in spans)
+    meta = node('article-meta', *(node('article-id', v, **{'pub-id-type': k}) for k, v in ids if v),
+                node('title-group', node('article-title', d.title)),
+                node('contrib-group', *(node('contrib', node('string-name', a), **{'contrib-type': 'author'}) for a in d.authors))
+                if d.authors else None, node('pub-date', *parts, **{'pub-type': 'epub'}) if parts else None)
+    body = (node('sec', node('title', label) if label else None, *(node('p', p) for p in text.split('\n') if p.strip()))
+            for label, text in spans)
     journal = node('journal-meta', node('journal-title-group', node('journal-title', d.journal)))
     return node('article', node('front', journal, meta), node('body', *body), **{'article-type': d.article_type or 'other'})
 
@@ -126,7 +129,8 @@ class FullTexts:
     "Articles by their number in PMC: those of the library, and those of the JATS files in a folder, which go first."
     def __init__(self, library: Library, folder: str | Path | None = None):
         self.library, self.folder, self.problems = library, Path(folder).resolve() if folder else None, []
-        if self.folder and not self.folder.is_dir(): raise CpqaError(f'{folder} is not a folder: give one that holds JATS files (.nxml or .xml)')
+        if self.folder and not self.folder.is_dir():
+            raise CpqaError(f'{folder} is not a folder: give one that holds JATS files (.nxml or .xml)')
         self._paths, self._documents, self.of_pmid = {}, {}, {}
         for path in self._files(): self._read(path)
         for id in library.ids:
@@ -146,7 +150,8 @@ class FullTexts:
 
     def __len__(self) -> int: return len(self._documents)
     def __iter__(self): return iter(self._documents)
-    def get(self, uid: str) -> Document | None: return self._documents.get(uid) or (self.library.get(f'PMC{uid}') if uid in self._documents else None)
+    def get(self, uid: str) -> Document | None: return self._documents.get(uid) or (self.library.get(f'PMC{uid}') if uid in self._documents
+                                                                                    else None)
 
     def element(self, uid: str) -> etree._Element | None:
         "The JATS article of this number; None if there is none."
@@ -202,7 +207,8 @@ def _bare(uid: str) -> str: return re.sub('^PMC', '', uid, flags=re.I)
 # %% ../../nbs/retrieval/entrez_local.ipynb #ff90b9aa
 _MOST = 9_999
 LONGEST = 50_000    # characters of a query
-_SORTS = {'': 'date', 'relevance': 'relevance', **dict.fromkeys(('pub_date', 'pub date', 'pub+date', 'date', 'most recent', 'date added'), 'date')}
+_SORTS = {'': 'date', 'relevance': 'relevance',
+          **dict.fromkeys(('pub_date', 'pub date', 'pub+date', 'date', 'most recent', 'date added'), 'date')}
 
 def _search(at: LocalEntrez, ask: Ask, db: str, k: int, start: int):
     "What the engine finds, and the ids on the page, as the database writes them."
@@ -224,16 +230,19 @@ def _esearch(at: LocalEntrez, ask: Ask, db: str) -> Reply:
     kept, only = ask('usehistory').lower() == 'y', ask('rettype').lower() == 'count'
     size = max(0, min(k, _MOST - start))
     found, count, ids = _search(at, ask, db, _MOST if kept else max(1, size), 0 if kept else min(start, _MOST))
-    if start >= _MOST and count > _MOST: raise Refused(f"Search Backend failed: 'retstart' cannot be larger than {_MOST - 1}: search by smaller ranges of dates")
+    if start >= _MOST and count > _MOST:
+        raise Refused(f"Search Backend failed: 'retstart' cannot be larger than {_MOST - 1}: search by smaller ranges of dates")
     where = at.history.keep(db, ids, ask('WebEnv')) if kept else ('', '')
     messages = [] if size == k or count <= _MOST else [f'Restrictions achieved. start and count adjusted to {start}, {size}']
     if ask('sort').lower() not in _SORTS: messages.append(f"Unknown sort schema '{ask('sort')[:40]}' ignored")
-    if ask('datetype', 'pdat').lower() not in ('pdat', 'dp') and any(dates(ask)): messages.append(f"datetype '{ask('datetype')[:20]}' is not known here: dates of publication were used")
+    if ask('datetype', 'pdat').lower() not in ('pdat', 'dp') and any(dates(ask)):
+        messages.append(f"datetype '{ask('datetype')[:20]}' is not known here: dates of publication were used")
     page = (ids[start:] if kept else ids)[:size]
     return search_reply(_page(found, count, page, start, where, messages), ask.as_json, only)
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #aec342a3
-_SAYS = {'not_found': r'"?([^"\[\]]+)"?(?:\[All Fields\])? finds nothing', 'unquoted': r'the library does not hold "?([^"]+)"?(?:\[[^\]]*\])?: its words .*',
+_SAYS = {'not_found': r'"?([^"\[\]]+)"?(?:\[All Fields\])? finds nothing',
+         'unquoted': r'the library does not hold "?([^"]+)"?(?:\[[^\]]*\])?: its words .*',
          'ignored': r'[\'"](.+)[\'"] holds .* was left out'}
 
 def sorted_out(warnings: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -251,23 +260,25 @@ def _page(found, count: int, ids: tuple[str, ...], start: int, where: tuple[str,
     return Page(count, ids, start, found.translation if found else '', tuple(found.translations) if found else (), *where, **said)
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #94340a53
-def wanted(at: LocalEntrez, ask: Ask, db: str) -> list[str]:
+def ids_wanted(at: LocalEntrez, ask: Ask, db: str) -> list[str]:
     "The ids of a request: those it names, or those it has put on the history server."
     if not (ask.ids or ask('WebEnv') or ask('query_key')): raise Refused('Empty id list - nothing todo', 400)
     ids = ask.ids or list(at.history.ids(db, ask('WebEnv'), ask('query_key')))
     start = ask.number('retstart', 0)
     return ids[start:start + min(ask.number('retmax', 10_000), 10_000)]
 
-_ARTICLE_SET = ('<!DOCTYPE pmc-articleset PUBLIC "-//NLM//DTD ARTICLE SET 2.0//EN" "https://dtd.nlm.nih.gov/ncbi/pmc/articleset/nlm-articleset-2.0.dtd">')
+_ARTICLE_SET = ('<!DOCTYPE pmc-articleset PUBLIC "-//NLM//DTD ARTICLE SET 2.0//EN" '
+                '"https://dtd.nlm.nih.gov/ncbi/pmc/articleset/nlm-articleset-2.0.dtd">')
 
 def _article_set(at: LocalEntrez, ids: list[str]) -> bytes:
     "Full texts in one set; for an id that is not there, NCBI puts a line of its own."
     found = [(id, at.texts.element(_bare(id))) for id in ids]
-    root = node('pmc-articleset', *(node('Reply', Id=id, error=f'The following PMCID is not available: {id}') if e is None else e for id, e in found))
+    root = node('pmc-articleset', *(node('Reply', Id=id, error=f'The following PMCID is not available: {id}') if e is None else e
+                                    for id, e in found))
     return xml_bytes(root, _ARTICLE_SET)
 
 def _efetch(at: LocalEntrez, ask: Ask, db: str) -> Reply:
-    ids = wanted(at, ask, db)
+    ids = ids_wanted(at, ask, db)
     if ask('rettype').lower() == 'uilist': return reply(''.join(f'{id}\n' for id in ids if at.get(db, id)).encode(), TEXT)
     if ask('retmode', 'xml').lower() != 'xml': raise Refused(f"retmode {ask('retmode')[:20]} is not supported here, only xml", 400)
     if db == 'pmc': return reply(_article_set(at, ids))
@@ -283,11 +294,13 @@ def _to_pmc(at: LocalEntrez, pmid: str) -> str:
 def _elink(at: LocalEntrez, ask: Ask, db: str) -> Reply:
     source, name = ask('dbfrom', 'pubmed').lower(), f"{ask('dbfrom', 'pubmed')}_{db}".lower()
     if source not in at.names: raise Refused(f'Invalid db name specified: {source[:40]}')
-    if ask('cmd', 'neighbor').lower() not in ('neighbor', 'neighbor_score'): raise Refused(f"cmd={ask('cmd')[:20]} is not supported here, only neighbor")
+    if ask('cmd', 'neighbor').lower() not in ('neighbor', 'neighbor_score'):
+        raise Refused(f"cmd={ask('cmd')[:20]} is not supported here, only neighbor")
     known = source != db and ask('linkname', name).lower() == name
     lead = (lambda id: _to_pmc(at, id)) if db == 'pmc' else (lambda id: at.pmids.get(_bare(id), ''))
-    groups = ask.groups() or [wanted(at, ask, source)]
-    return link_reply([Links(source, tuple(_bare(i) for i in ids), db, name, tuple(dict.fromkeys(filter(None, map(lead, ids)))) if known else ())
+    groups = ask.groups() or [ids_wanted(at, ask, source)]
+    return link_reply([Links(source, tuple(_bare(i) for i in ids), db, name,
+                             tuple(dict.fromkeys(filter(None, map(lead, ids)))) if known else ())
                        for ids in groups], ask.as_json)
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #23400704
@@ -321,7 +334,7 @@ def _espell(at: LocalEntrez, ask: Ask, db: str) -> Reply:
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #85dd8836
 def _esummary(at: LocalEntrez, ask: Ask, db: str) -> Reply:
-    try: ids = wanted(at, ask, db)
+    try: ids = ids_wanted(at, ask, db)
     except Refused as e: raise Refused('Neither query_key nor id specified' if 'nothing' in e.args[0] else e.args[0]) from e
     return summary_reply([(_bare(id), at.get(db, id)) for id in ids], ask.as_json, ask('version', '1.0'), _build(at))
 
@@ -335,7 +348,8 @@ def _einfo(at: LocalEntrez, ask: Ask, db: str) -> Reply:
     if not ask('db'): return info_reply(at.names, ask.as_json)
     other, menu = ('pmc', 'PubMed') if db == 'pubmed' else ('pubmed', 'PMC')
     when = re.sub('T(..:..).*', r' \1', at.library.manifest.created).replace('-', '/')
-    return info_reply(Database(db, menu, f'{menu} records of the library {at.library.folder.name}', _build(at), when, at.size(db), ((f'{db}_{other}', other),)), ask.as_json)
+    return info_reply(Database(db, menu, f'{menu} records of the library {at.library.folder.name}', _build(at), when, at.size(db),
+                               ((f'{db}_{other}', other),)), ask.as_json)
 
 # %% ../../nbs/retrieval/entrez_local.ipynb #3091e3c2
 VERBS: dict[str, Callable[[LocalEntrez, Ask, str], Reply]] = {
@@ -350,7 +364,8 @@ def verb_of(path: str) -> str:
 def respond(at: LocalEntrez, path: str, params: Mapping[str, Sequence[str]]) -> Reply:
     "The answer to a request: its path, and its parameters as name -> texts."
     ask, verb = Ask(params), verb_of(path)
-    if not verb: return reply(f'There is nothing here but /entrez/eutils/VERB.fcgi with a verb of {", ".join(VERBS)}.\n'.encode(), TEXT, 404)
+    if not verb:
+        return reply(f'There is nothing here but /entrez/eutils/VERB.fcgi with a verb of {", ".join(VERBS)}.\n'.encode(), TEXT, 404)
     db = ask('db', 'pmc' if verb == 'elink' and ask('dbfrom').lower() == 'pubmed' else 'pubmed').lower()
     try:
         if db not in at.names: raise Refused(f'Invalid db name specified: {db[:40]}', 400 if verb == 'efetch' else 200)

@@ -55,7 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         if r is None: return
         self.send_response(r.status)
-        for name, value in {'Content-Length': str(len(r.body)), 'Connection': 'close', 'X-Content-Type-Options': 'nosniff', **r.headers}.items():
+        for name, value in {'Content-Length': str(len(r.body)), 'Connection': 'close', 'X-Content-Type-Options': 'nosniff',
+                            **r.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != 'HEAD': self.wfile.write(r.body)
@@ -68,12 +69,14 @@ class _Http(ThreadingTCPServer):
 # %% ../../nbs/retrieval/entrez_server.ipynb #f89cc846
 class EntrezServer:
     "A library behind `url`, on 127.0.0.1: `with EntrezServer(library) as server: ...`. Port 0 takes a free one."
-    def __init__(self, library: Library | str | Path, port: int = 0, pmc: str | Path | None = None, misbehave: str | Misbehaviour | None = None):
+    def __init__(self, library: Library | str | Path, port: int = 0, pmc: str | Path | None = None,
+                 misbehave: str | Misbehaviour | None = None):
         self.entrez = LocalEntrez(library if isinstance(library, Library) else Library(library), pmc)
         self.misbehaviour = misbehave if isinstance(misbehave, Misbehaviour) else Misbehaviour(misbehave or '')
         self.requests, self._lock, self._few, self._closing = Counter(), Lock(), BoundedSemaphore(16), Event()
         try: self._http = _Http(('127.0.0.1', port), _Handler)
-        except (OSError, OverflowError) as e: raise CpqaError(f'port {port} of 127.0.0.1 cannot be had ({e}): choose another, or 0 for a free one') from e
+        except (OSError, OverflowError) as e:
+            raise CpqaError(f'port {port} of 127.0.0.1 cannot be had ({e}): choose another, or 0 for a free one') from e
         self._http.owner, self.port = self, self._http.server_address[1]
         self.url = f'http://127.0.0.1:{self.port}/entrez/eutils/'
         self._thread = Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
@@ -115,7 +118,8 @@ def _params(query: str, body: str) -> dict[str, list[str]]:
     return found
 
 # %% ../../nbs/retrieval/entrez_server.ipynb #da7866e2
-def serve(library: str | Path, port: int = 0, pmc: str | Path | None = None, misbehave: str | None = None, say: Callable[[str], None] = print):
+def serve(library: str | Path, port: int = 0, pmc: str | Path | None = None, misbehave: str | None = None,
+          say: Callable[[str], None] = print):
     "Serves a library until Ctrl-C; `say` is given the address and how to use it."
     with EntrezServer(library, port, pmc, misbehave) as server:
         e = server.entrez

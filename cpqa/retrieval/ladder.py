@@ -49,7 +49,8 @@ class Rewriter(Protocol):
 
 # %% ../../nbs/retrieval/ladder.ipynb #bb5d48b0
 class Rung(Record, frozen=True):
-    "A step of the walk: the query, how many documents match it (`hits`), the `new` ones taken, all `kept` by then, and why it `moved_on` or stopped."
+    """A step of the walk: the query, how many documents match it (`hits`), the `new` ones taken, all `kept` by then, and why it `moved_on`
+    or stopped."""
     query: str
     why: str
     hits: int
@@ -60,7 +61,8 @@ class Rung(Record, frozen=True):
     failed: bool = False
 
 class Walk(Record, frozen=True):
-    "The documents that a ladder found, those of earlier rungs first, each rung's in its own order; and the `audit`, a `Rung` for each step."
+    """The documents that a ladder found, those of earlier rungs first, each rung's in its own order; and the `audit`, a `Rung` for each
+    step."""
     hits: tuple[Hit, ...] = ()
     audit: tuple[Rung, ...] = ()
 

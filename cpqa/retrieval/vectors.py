@@ -84,11 +84,15 @@ class PassageVectors:
         return self._matrix[np.asarray(rows, dtype=np.int64)]
 
     def of_passages(self, passages: Sequence[Passage]) -> np.ndarray:
-        "The vectors of these passages, or of the title where it is all that there is, shape (len(passages), dim), float32. Raises `CpqaError` for one that was not embedded."
+        """The vectors of these passages, or of the title where it is all that there is, shape (len(passages), dim), float32. Raises
+        `CpqaError` for one that was not embedded."""
         rows = []
         for p in passages:
-            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.number else ()) if tuple(self.spans[r, 1:]) in ((p.start, p.end), (0, 0))), None)
-            if row is None: raise CpqaError(f'the passage {p.start}:{p.end} of {p.doc_id} is not among those embedded: cut documents as they were cut then')
+            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.number else ())
+                        if tuple(self.spans[r, 1:]) in ((p.start, p.end), (0, 0))), None)
+            if row is None:
+                raise CpqaError(f'the passage {p.start}:{p.end} of {p.doc_id} is not among those embedded: cut '
+                                'documents as they were cut then')
             rows.append(row)
         return self.of_rows(rows)
 
@@ -105,7 +109,8 @@ class Vectors(PassageVectors):
         faiss, folder = require('faiss', 'offline'), library.folder / VectorPart.name
         said = library.manifest.parts.get(VectorPart.name)
         if not said:
-            raise LibraryError(f'{library.folder.name} was built without vectors: search it with bm25, or build it again without --no-vectors')
+            raise LibraryError(f'{library.folder.name} was built without vectors: search it with bm25, or '
+                               'build it again without --no-vectors')
         self.library, self.encoder = library, encoder
         _check_model(library.folder.name, said.get('encoder'), encoder.describe())
         try:

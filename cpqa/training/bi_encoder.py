@@ -16,8 +16,9 @@ from ..core.basics import require
 from ..literature.library import Progress, quiet
 from ..passages.fast_cross_encoder import INPUTS, feed
 from ..passages.pair_texts import Pair, padded
-from ..passages.pretrained import demand_model, identity, reason
-from ..retrieval.encoders import Kind, ModelError, hushed, minilm_folder
+from ..passages.pretrained import demand_model, identity
+from ..retrieval.encoders import TextKind, minilm_folder
+from ..retrieval.prepared import ModelError, hushed, reason
 from .cross_encoder import Dev, Teacher, row_loss
 from .examples import Group
 from .fit import FitSettings, Task, Trained, by_length, dev_figures, loading, run, seeded, with_lora
@@ -92,7 +93,7 @@ class LiveBiEncoder:
 
         return by_length([len(r.ids) for r in rows], self.settings.budget, infer)
 
-    def encode(self, texts: Sequence[str], kind: Kind = 'document') -> np.ndarray:
+    def encode(self, texts: Sequence[str], kind: TextKind = 'document') -> np.ndarray:
         "Unit vectors of shape (n, dim), float32, in the order of `texts`."
         if not len(texts): return np.empty((0, self.dim), dtype=np.float32)
         with require('torch', 'train').inference_mode():

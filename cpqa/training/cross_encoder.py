@@ -16,8 +16,9 @@ from ..core.basics import require
 from ..literature.library import Progress, quiet
 from ..passages.fast_cross_encoder import INPUTS, feed
 from ..passages.pair_texts import encode_pairs, padded
-from ..passages.pretrained import demand_model, identity, reason
-from ..retrieval.encoders import ModelError, hushed, minilm_folder
+from ..passages.pretrained import demand_model, identity
+from ..retrieval.encoders import minilm_folder
+from ..retrieval.prepared import ModelError, hushed, reason
 from .examples import Group
 from .fit import FitSettings, Task, Trained, by_length, dev_figures, loading, run, seeded, with_lora
 from .rows import Row, TrainingError, plan

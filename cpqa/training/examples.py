@@ -23,13 +23,13 @@ import numpy as np
 from ..core.basics import CpqaError
 from ..core.records import Document, Passage, Record
 from ..core.toy import TOY
+from ..core.words import folded
 from ..evaluation.collections import UNFIT, Collection, json_lines, read_collection, read_marked, why
 from ..evaluation.datasets import load
 from ..evaluation.metrics import covers
 from ..evaluation.pairs import Pair, snippet_pairs
 from ..evaluation.passages import part_of
 from ..evaluation.questions import Question
-from ..literature.library import folded
 from ..passages.pair_texts import clean_text, pair_text
 from ..passages.rerank import BM25Reranker
 from ..passages.splitters import Segmenter, SentenceSplitter

@@ -24,9 +24,10 @@ from ..core.basics import require
 from ..core.records import Record
 from ..literature.library import Progress, quiet
 from ..passages.fast_cross_encoder import has_bf16
-from ..passages.pretrained import identity, reason
-from ..retrieval.encoders import batches, hushed
-from .checkpoints import RUN, WEIGHTS, beside, begin, demand_same, last_checkpoint, sameness, seal
+from ..passages.pretrained import identity
+from ..retrieval.encoders import batches
+from ..retrieval.prepared import hushed, reason
+from .checkpoints import RUN, WEIGHTS, begin, demand_same, last_checkpoint, sameness, seal, work_folder
 from .examples import Group
 from .rows import Plan, Row, TrainingError
 
@@ -205,18 +206,18 @@ def _callback(total: int, folder: Path, dev_every: int, figures: Callable[[], Ma
     return Keeper()
 
 def write_curve(path: Path, curve: Sequence[Point]):
-    "Writes a point a line, beside and then renamed."
+    "Writes a point a line, work_folder and then renamed."
     path.with_suffix('.new').write_text(''.join(f'{p.to_json()}\n' for p in curve))
     os.replace(path.with_suffix('.new'), path)
 
 def read_curve(folder: str | Path) -> tuple[Point, ...]:
     "The curve of a training, finished or not."
-    path = Path(folder) if Path(folder).is_dir() else beside(Path(folder))
+    path = Path(folder) if Path(folder).is_dir() else work_folder(Path(folder))
     return tuple(Point.from_json(line) for line in (path / 'curve.jsonl').read_text().splitlines())
 
 # %% ../../nbs/training/fit.ipynb #3c7a8bba
 def with_lora(network: Any, rank: int, seed: int = 0) -> Callable[[], Any]:
-    "Puts low-rank matrices beside all linear layers of a network of transformers, in place; what is returned merges them."
+    "Puts low-rank matrices work_folder all linear layers of a network of transformers, in place; what is returned merges them."
     if not rank: return lambda: network
     peft = require('peft', 'train')
     with hushed(): wrapped = peft.get_peft_model(network, peft.LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules='all-linear',
@@ -282,7 +283,7 @@ def _to_be_moved(task: Task, steps: Plan, groups: Sequence[Group], work: Path, n
 def run(task: Task, steps: Plan, groups: Sequence[Group], out: str | Path, settings: FitSettings, progress: Progress = quiet) -> Trained:
     "Trains, or goes on where a run stopped, and puts the finished folder at `out`; one that is there is returned. Raises `TrainingError`."
     out = Path(out)
-    work, same = beside(out), sameness(task.kind, settings, groups, task.base)
+    work, same = work_folder(out), sameness(task.kind, settings, groups, task.base)
     if there := _finished(out, same): return there
     try:
         begin(work, same)

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from ..core.records import Document, Record
+from ..core.words import EXACT
 from ..evaluation.cmmqa import SETS
 from ..evaluation.collections import read_collection, read_marked
 from ..evaluation.datasets import dataset, find, load
 from ..evaluation.pairs import snippet_pairs
 from ..evaluation.passages import part_of
 from ..evaluation.questions import QuestionsError
-from ..literature.library import WORDS
 from ..retrieval.encoders import Encoder
 from ..retrieval.vectors import embedded_text
 from .examples import (TRAINED, ExamplesError, Group, Reads, _plain, _topic, bioasq_groups, evidence_groups, medquad_groups,
@@ -77,7 +77,7 @@ def without_held_out(groups: Iterable[Group], reserved: Reserved) -> tuple[list[
     return kept, dict(reasons)
 
 # %% ../../nbs/training/held_out.ipynb #fe46c96e
-def _words(text: str) -> frozenset[str]: return frozenset(WORDS.analyze(text))
+def _words(text: str) -> frozenset[str]: return frozenset(EXACT.analyze(text))
 
 def _share(one: frozenset[str], two: frozenset[str]) -> float:
     both = len(one & two)

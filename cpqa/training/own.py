@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from ..core.basics import require, sha256
+from ..core.basics import require
 from ..core.records import Record
+from ..core.storage import sha256
+from ..core.words import folded
 from ..evaluation.statistics import bootstrap
-from ..literature.library import Progress, folded, quiet
+from ..literature.library import Progress, quiet
 from ..passages.fast_cross_encoder import FastCrossEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, SentenceTransformerEncoder
-from ..retrieval.prepared import About, DataUsed, Figure, shipped
+from ..retrieval.prepared import About, DataUsed, Measured, shipped
 from .bi_encoder import train_bi_encoder
 from .checkpoints import begin
 from .cross_encoder import train_cross_encoder
@@ -58,12 +60,12 @@ def filled(held: Sequence[Group], groups: Sequence[Group], n: int = 20) -> list[
         out.append(replace(g, negatives=(*g.negatives, *others[:max(0, n - len(g.negatives))])))
     return out
 
-def figures_of(held: Sequence[Group], score: Callable[[str, Sequence[str]], np.ndarray], whose: str) -> list[Figure]:
+def figures_of(held: Sequence[Group], score: Callable[[str, Sequence[str]], np.ndarray], whose: str) -> list[Measured]:
     "Two figures of a model: mean reciprocal rank, and the share with a right text first."
     ranks, by = best_ranks(held, score), [g.key or g.query for g in held]
     values = {'MRR': [1 / r for r in ranks], 'right text first': [float(r == 1) for r in ranks]}
     found = {what: bootstrap(v, groups=by) for what, v in values.items()}
-    return [Figure(f'{what}, {whose}, queries put aside', round(i.value, 4), i.n, round(i.low, 4), round(i.high, 4)) for what, i in found.items()]
+    return [Measured(f'{what}, {whose}, queries put aside', round(i.value, 4), i.n, round(i.low, 4), round(i.high, 4)) for what, i in found.items()]
 
 # %% ../../nbs/training/own.ipynb #3cbc8fc6
 _SCORERS = {'bi-encoder': lambda e: lambda query, texts: e.encode(texts) @ e.encode([query], 'query')[0], 'cross-encoder': lambda r: lambda query, texts: text_scores(r, query, texts)}
@@ -78,7 +80,7 @@ class OwnModel(Record, frozen=True):
     held: int             # put aside
     alike: int            # left out, too much like one put aside
     faults: tuple[str, ...]
-    figures: tuple[Figure, ...]
+    figures: tuple[Measured, ...]
     trained: Trained
 
 def _plain(text: str) -> str: return ' '.join(text.lower().split())

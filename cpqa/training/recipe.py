@@ -25,8 +25,8 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import __version__
-from ..core.basics import sha256
 from ..core.records import Record
+from ..core.storage import sha256
 from ..evaluation.collections import read_collection
 from ..evaluation.datasets import DATASETS
 from ..literature.library import Library, LibraryError, Progress, quiet
@@ -35,8 +35,8 @@ from ..passages.pretrained import identity
 from ..pipeline import build_index
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.cached_encoder import CachedEncoder
-from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, ModelError, prepare_encoder
-from ..retrieval.prepared import CARD, About, DataUsed, FastPrecision, Figure, ModelCard, read_card, write_card
+from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, prepare_encoder
+from ..retrieval.prepared import CARD, About, DataUsed, FastPrecision, Measured, ModelCard, ModelError, read_card, write_card
 from ..retrieval.vectors import DenseRetriever, Vectors, embedded_text
 from .bi_encoder import BiEncoderSettings, train_bi_encoder
 from .cross_encoder import CrossEncoderSettings, train_cross_encoder
@@ -276,7 +276,7 @@ def make_models(
     return [*made, making.model(cross, FastEncoder(finished), trained, command, named)]
 
 # %% ../../nbs/training/recipe.ipynb #ce76512a
-def with_figures(folder: str | Path, figures: Sequence[Figure]) -> ModelCard:
+def with_figures(folder: str | Path, figures: Sequence[Measured]) -> ModelCard:
     "The card of a finished model, rewritten with these figures in the place of those it had. Raises `ModelError`."
     folder = Path(folder)
     try: kind = ModelCard.from_json((folder/CARD).read_bytes()).kind
