@@ -42,7 +42,7 @@ from .retrieval.bm25 import TermRetriever
 from .retrieval.boolean import BooleanIndex
 from .retrieval.cached_encoder import CachedEncoder, KnownVectors
 from .retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, embedded_sha256
-from .retrieval.fusion import fuse
+from .retrieval.fusion import Search, fuse
 from .retrieval.hsrdr import HSRDR, AsIs, Retrieval, Shelf, bounds, why_not
 from .retrieval.ladder import Rewriter
 from .retrieval.prepared import read_card
@@ -247,16 +247,24 @@ class CancerQA(_Parts):
         self._named: dict[str, Reranker] = {}   # rerankers by name, loaded once
 
 # %% ../nbs/pipeline.ipynb #214b8015
-def search(self: CancerQA, query: str, k: int = 10, retriever: Way | Literal['boolean'] = 'hybrid', reranker: str | Reranker | None = None) -> list[Hit]:
+def search(
+    self: CancerQA,
+    query: str,
+    k: int = 10,
+    retriever: Way | Literal['boolean'] = 'hybrid',
+    reranker: str | Reranker | None = None,
+    cut: Callable[[Search], Search] | None = None,   # makes of each search one that leaves documents out, before the fusion
+) -> list[Hit]:
     "The best `k` documents by 'bm25', 'dense', 'hybrid' (fusion of both) or PubMed's language ('boolean'); the reranker, or the one of that name, reorders the first `depth`."
     if retriever not in (*get_args(Way), 'boolean'): raise CpqaError(f'{retriever!r} is not a retriever: choose bm25, dense, hybrid or boolean')
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
     query, deep = clean_question(query), max(k, FIRST_STAGE, self.depth if reranker else 0)
     if isinstance(reranker, str) and reranker_parts(reranker): reranker = self.second(reranker, self.vectors if VectorPart.name in self.library.manifest.parts else None)
-    rankings = []
-    if retriever == 'boolean': rankings.append(list(self.boolean.search(query, deep).hits))
-    if retriever in ('bm25', 'hybrid'): rankings += TermRetriever(self.library).search([query], deep)
-    if retriever in ('dense', 'hybrid'): rankings += DenseRetriever(self.vectors).search([query], deep)
+    searches: list[Search] = []
+    if retriever == 'boolean': searches.append(lambda queries, k: [list(self.boolean.search(q, k).hits) for q in queries])
+    if retriever in ('bm25', 'hybrid'): searches.append(TermRetriever(self.library).search)
+    if retriever in ('dense', 'hybrid'): searches.append(DenseRetriever(self.vectors).search)
+    rankings = [(cut(s) if cut else s)([query], deep)[0] for s in searches]
     hits = rankings[0] if len(rankings) == 1 else fuse(*rankings)
     return (self.reranked(query, hits, reranker) if reranker else hits)[:k]
 
