@@ -32,7 +32,7 @@ from cpqa import CancerQA
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap
 from cpqa.literature.library import ENGLISH
-from cpqa.passages.calibrate import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator, read_calibrators,
+from cpqa.passages.calibration import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator, read_calibrators,
                                      reliability)
 from cpqa.passages.rerank import BM25Reranker
 from cpqa.passages.rerankers import reranker

@@ -30,7 +30,7 @@ from .core.records import Answer, AnswerKind, Document, Evidence, Fetched, Hit, 
 from .core.secrets import short
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
-from .passages.calibrate import calibrator
+from .passages.calibration import calibrator
 from .passages.rerank import CosineReranker, NoReranker, Reranker
 from .passages.rerankers import reranker as named_reranker
 from .passages.rerankers import reranker_parts
@@ -54,7 +54,7 @@ from .answering.abstain import ABSTAIN_BELOW, too_thin
 from .answering.abstain import confidence as confidence_in
 from .answering.citations import checked
 from .answering.glossary import explained
-from .answering.kinds import kind_of
+from .answering.question_kinds import kind_of
 from .answering.llm_reader import AdaptiveReader, LLMReader
 from .answering.prompts import named_prompt
 from .answering.reader import NOTHING, QuotingReader, quoted

@@ -15,8 +15,7 @@ from pathlib import Path, PurePosixPath
 from filelock import FileLock
 
 from ..core.basics import cache_dir, require, sha256
-from .collections import why
-from .questions import Question, Questions, QuestionsError
+from .collections import Question, Questions, QuestionsError, why
 from .readers import (SUBJECTS, read_bioasq, read_bioasq_all, read_evidence, read_healthsearchqa, read_medmcqa, read_medqa, read_medquad,
                                      read_mmlu, read_pqa_l, read_pubmedqa, whole_json)
 

@@ -23,14 +23,13 @@ from rank_bm25 import BM25Plus
 from ..core.basics import CpqaError
 from ..core.records import Document, Hit, Passage
 from ..core.secrets import short
-from .collections import Marked, read_marked
+from .collections import Marked, Question, read_marked
 from .metrics import first_rank, passage_chance, summary, words_needed
-from .questions import Question
-from .reports import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
+from .tables import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from .runs import Outcome, Run, System, run
 from .statistics import holm, paired_by_group
 from ..literature.library import ENGLISH, Library, Progress, build_library, quiet
-from ..passages.index import PassageIndex, passage_documents, passage_id, reordered, whole
+from ..passages.passage_index import PassageIndex, passage_documents, passage_id, reordered, whole
 from ..passages.rerank import BM25Reranker, CosineReranker, Reranker
 from ..passages.rerankers import reranker as named_reranker
 from ..passages.segment import SEGMENTERS

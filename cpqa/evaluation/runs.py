@@ -27,8 +27,7 @@ from msgspec.structs import replace
 from ..core.basics import CpqaError, MissingExtra
 from ..core.records import Hit, Record
 from ..core.secrets import short, without_keys
-from .leaks import LeakFree
-from .questions import Question, Questions
+from .collections import LeakFree, Question, Questions
 from ..literature.library import Progress, quiet
 
 # %% ../../nbs/evaluation/runs.ipynb #f320a145

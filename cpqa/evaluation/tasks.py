@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from ..core.basics import CpqaError
 from ..core.records import Document, Hit
 from ..display import plain
-from .collections import Collection, json_lines, read_bytes, read_collection
+from .collections import (Collection, LeakFree, Question, Questions, allowed_grades, json_lines, leak_free, read_bytes,
+                                         read_collection)
 from .datasets import DATASETS, align, load
-from .leaks import LeakFree, allowed_grades, leak_free
 from .metrics import MEASURES, answer_measures, retrieval_values, summary
 from .parsing import POLICIES, Reading, apply_policy, read_answer
 from .passages import evaluate_passages, grid_lines
-from .questions import Question, Questions
-from .reports import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
+from .tables import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from .runs import KIND, Outcome, Run, System, run
 from .statistics import mcnemar
 from ..literature.library import Library, Progress, quiet

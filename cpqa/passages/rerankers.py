@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..core.basics import CpqaError
-from .cross_encoder import CROSS_ENCODERS, CrossEncoderReranker
-from .fast_cross_encoder import EmbeddedCrossEncoder, FastCrossEncoder
+from .cross_encoders import CROSS_ENCODERS, CrossEncoderReranker, EmbeddedCrossEncoder, FastCrossEncoder
 from .late_interaction import COLBERTS, ColBERTReranker
 from .monot5 import MONOT5, MonoT5Reranker
 from .rerank import BM25Reranker, CosineReranker, NoReranker, Reranker

@@ -23,14 +23,13 @@ import numpy as np
 from ..core.basics import CpqaError
 from ..core.records import Document, Passage, Record
 from ..core.toy import TOY
-from ..evaluation.collections import UNFIT, Collection, json_lines, read_collection, read_marked, why
+from ..evaluation.collections import UNFIT, Collection, Question, json_lines, read_collection, read_marked, why
 from ..evaluation.datasets import load
 from ..evaluation.metrics import covers
 from ..evaluation.pairs import Pair, snippet_pairs
 from ..evaluation.passages import part_of
-from ..evaluation.questions import Question
 from ..literature.library import folded
-from ..passages.pair_texts import clean_text, pair_text
+from ..passages.cross_encoders import clean_text, pair_text
 from ..passages.rerank import BM25Reranker
 from ..passages.splitters import Segmenter, SentenceSplitter
 from ..retrieval.vectors import embedded_text

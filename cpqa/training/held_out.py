@@ -16,11 +16,10 @@ import numpy as np
 
 from ..core.records import Document, Record
 from ..evaluation.cmmqa import SETS
-from ..evaluation.collections import read_collection, read_marked
+from ..evaluation.collections import QuestionsError, read_collection, read_marked
 from ..evaluation.datasets import dataset, find, load
 from ..evaluation.pairs import snippet_pairs
 from ..evaluation.passages import part_of
-from ..evaluation.questions import QuestionsError
 from ..literature.library import WORDS
 from ..retrieval.encoders import Encoder
 from ..retrieval.vectors import embedded_text
