@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .trial_arms import _short, Arms, arms, side
-from .comparisons import _OTHER_AXES, _THAN, _WORD, EVEN, SAYS, Comparison, _places, _stems, comparison
-from .differences import _spans, ps_say, words_say
+from .trial_arms import initials_of, Arms, arms, side
+from .comparisons import OTHER_AXES, THAN, WORD_PATTERN, EVEN, SAYS, Comparison, stem_places, stems_of, comparison
+from .differences import sentence_spans, ps_say, words_say
 from .figures import Figure, figures
 from .polarity import Claim, opposed, polarity
 
@@ -42,7 +42,7 @@ _MUCH, _ALONE = re.compile('(?:more|less)$', re.I), re.compile(r'\s+(?:in|with|t
 
 def _names(cue: Claim, outcome: set[str]) -> bool:
     "Is the cue itself a word of the outcome?"
-    stems = set(_stems(cue.cue.lower()))
+    stems = set(stems_of(cue.cue.lower()))
     return bool(stems) and stems <= outcome
 
 def _graded(cues: list[Claim], quote: str, outcome: set[str]) -> list[tuple[Claim, bool]]:
@@ -84,7 +84,7 @@ def _near(cues: list[Claim], found: Arms, outcome: set[str]) -> list[float]:
 def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, float]:
     "What the quote's cues say (higher, same, lower), the mean by weight; and how far they say it of the first arm, -1 to 1."
     says, total, signed, sides, bad = np.zeros(3), 0.0, 0.0, .003, bool(BAD.search(c.outcome)) and not _RELIEF.search(c.outcome)
-    graded = _graded([q for q in polarity(found.quote) if q.axis not in (*_OTHER_AXES, 'response', 'presence') and not _LIMIT.match(found.quote, q.end)], found.quote, outcome)
+    graded = _graded([q for q in polarity(found.quote) if q.axis not in (*OTHER_AXES, 'response', 'presence') and not _LIMIT.match(found.quote, q.end)], found.quote, outcome)
     for (cue, turned), near in zip(graded, _near([q for q, _ in graded], found, outcome)):
         d, weight = _says(c, cue, bad), _weight(cue, outcome)
         if turned: d = d[::-1]
@@ -145,7 +145,7 @@ def _own(fs: list[Figure], quote: str, mine: set[int], others: set[int]) -> tupl
     "The figures behind an arm's names and before them, each with its distance."
     behind, before = [], []
     for at in mine:
-        end = (_WORD.match(quote, at) or re.compile(r'\S*').match(quote, at)).end()
+        end = (WORD_PATTERN.match(quote, at) or re.compile(r'\S*').match(quote, at)).end()
         f, g = next((f for f in fs if f.start >= end), None), next((f for f in reversed(fs) if f.end <= at), None)
         if (n := _behind(f, end, others, quote)) is not None: behind.append((n, f.value))
         if (n := _before(g, at, others, quote)) is not None: before.append((n, g.value))
@@ -157,7 +157,7 @@ _FRACTION = re.compile(r'(?<![\w/.])(\d{1,5})(?:/| of | out of )(\d{1,5})(?![\w/
 def _pair(fs: list[Figure], quote: str, start: int, a: set[int], b: set[int]) -> tuple[float, float] | None:
     "The figures of the two arms that are named at `a` and `b` in the last sentence of `quote`, which begins at `start`."
     first, last = sorted((min(a), min(b)))
-    listed, opening = 'respectively' in quote[start:], quote.find(',', start) if _THAN.match(quote, start) else start
+    listed, opening = 'respectively' in quote[start:], quote.find(',', start) if THAN.match(quote, start) else start
     order = lambda arm: min((at < opening, at) for at in arm)   # of "compared with A, B had ..." B comes first
     turn = lambda x, y: (x, y) if order(a) < order(b) else (y, x)
     later = [f.value for f in fs if f.start > last]
@@ -173,7 +173,7 @@ def _one_arm(fs: list[Figure], quote: str, start: int, at: int) -> float:
     if m := _FROM.search(quote, start): return float(np.sign(float(m[2]) - float(m[1])))
     if len(fs) < 2 or at > fs[1].start or re.search(r'\bonly in\b', quote[start:]): return 0.0
     x, y = fs[:2]
-    first = (at < x.start or at - x.end < 40) and not _THAN.search(quote, max(start, at - 30), at)
+    first = (at < x.start or at - x.end < 40) and not THAN.search(quote, max(start, at - 30), at)
     return float(np.sign(x.value - y.value)) * (1 if first else -1)
 
 def _fractions(quote: str, start: int, end: int) -> list[Figure]:
@@ -183,7 +183,7 @@ def _fractions(quote: str, start: int, end: int) -> list[Figure]:
 def _numbers_say(c: Comparison, found: Arms) -> float:
     "1 if the first arm has the greater figure, -1 if the other has, half as much if only one of them is named; 0 if that is not told."
     results, best, quote = _results(c, found.quote), 0.0, found.quote
-    for start, end in _spans(quote):
+    for start, end in sentence_spans(quote):
         fs = [f for f in results if start <= f.start < end]
         fs = next((some for some in ([f for f in fs if f.unit == '%'], _fractions(quote, start, end)) if len(some) > 1), fs)
         a, b = found.at(found.a, start, end), found.at(found.b, start, end)
@@ -202,7 +202,7 @@ def _effect_says(quote: str, outcome: set[str]) -> float:
     "1 if ratios above one say that the treated have more of the outcome, -1 if ratios or differences say that they have less, 0 if there are none; each is about the words since the one before."
     total, last = 0.0, 0
     for m in sorted([*_RATIO.finditer(quote), *_LESS.finditer(quote)], key=lambda m: m.start()):
-        near = len(outcome & _places(quote[last:m.start()]).keys()) / max(1, len(outcome))
+        near = len(outcome & stem_places(quote[last:m.start()]).keys()) / max(1, len(outcome))
         turned = -1 if 'surviv' in outcome and re.match('[aA]?HR|[rR]atio', m[0]) else 1   # the hazard is that of death
         total, last = total + (.2 + near) ** 2 * (turned * np.sign(float(m[1].replace('·', '.')) - 1) if m.re is _RATIO else -1), m.end()
     return float(np.sign(total))
@@ -219,11 +219,11 @@ def told(claim: str, quote: str) -> Told:
     "What `quote` tells of `claim`; of either no more than the first 5,000 letters are read."
     claim, quote = (' '.join(x.split())[:_LONGEST] for x in (claim, quote))   # the patterns know one space alone
     c = comparison(claim)
-    found, parts = arms(c, quote), tuple(set(_places(x)) for x in c[:3])
+    found, parts = arms(c, quote), tuple(set(stem_places(x)) for x in c[:3])
     share = lambda words, instead: len(words & found.places.keys()) / len(words) if words else instead
     words = share(set().union(*parts), 0.0)
     says, signed = _cues(c, found, parts[0])
-    named, short = set(found.a | found.b), _short(c[:3], quote)
+    named, short = set(found.a | found.b), initials_of(c[:3], quote)
     direction, none = c.says[0] - c.says[2], (2 * c.says[1] - 1) * bool(c.axis)
     numbers = _numbers_say(c, found) or .4 * (found.treated or _first(found)) * _effect_says(quote, parts[0])
     return Told(share(parts[0], words), share(parts[1] | parts[2], words), words, float(abs(direction) > .5), none * words_say(quote, parts[0], named, short),

@@ -22,7 +22,7 @@ from ..literature.library import Documents, Progress, quiet
 from ..passages.rerank import Reranker
 from ..retrieval.fusion import RRF_K, Retriever, reciprocal_rank_fusion
 from ..retrieval.vectors import embedded_text
-from .examples import Group, Reads, _plain
+from .examples import Group, Reads, plain_words
 from .held_out import Reserved
 
 # %% ../../nbs/training/hard_negatives.ipynb #7328f800
@@ -131,9 +131,9 @@ def ranked(queries: Sequence[str], retrievers: Sequence[Retriever], k: int) -> l
 def right_texts(groups: Sequence[Group]) -> list[list[str]]:
     "For each group, the positives of all groups with its query or its key, in small letters and with single blanks."
     shared = defaultdict(dict)
-    names = [[('query', _plain(g.query)), *([('key', g.source, g.key)] if g.key else [])] for g in groups]
+    names = [[('query', plain_words(g.query)), *([('key', g.source, g.key)] if g.key else [])] for g in groups]
     for group, both in zip(groups, names):
-        for name in both: shared[name].update(dict.fromkeys(map(_plain, group.positives)))
+        for name in both: shared[name].update(dict.fromkeys(map(plain_words, group.positives)))
     return [list(dict.fromkeys(t for name in both for t in shared[name])) for both in names]
 
 # %% ../../nbs/training/hard_negatives.ipynb #58710ab2
@@ -159,9 +159,9 @@ def _candidates(hits: Sequence[Hit], documents: Mapping[str, Document], right: S
     for hit in hits:
         if len(out) >= depth: break
         document = documents[hit.id]
-        text, body = read(document.title, document.text), _plain(document.text)
-        whole = _plain(f'{document.title} {document.text}')
-        forms = {body, whole, _plain(text)}
+        text, body = read(document.title, document.text), plain_words(document.text)
+        whole = plain_words(f'{document.title} {document.text}')
+        forms = {body, whole, plain_words(text)}
         why = 'excluded' if hit.id in exclude.documents or not exclude.texts.isdisjoint(forms) else 'empty' if not body else 'right' if any(t in whole or body in t for t in right) else ''
         if why: counts[why] += 1
         else: out[text] = None

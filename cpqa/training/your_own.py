@@ -25,7 +25,7 @@ from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, 
 from ..retrieval.prepared import About, DataUsed, Figure, shipped
 from .networks import train_bi_encoder, train_cross_encoder
 from .training_run import Trained, begin, best_ranks
-from .examples import ExamplesError, Group, own_groups
+from .examples import ExamplesError, Group, own_groups, plain_words
 from .held_out import Reserved, without_leaks
 from .hard_negatives import TrainingError, mine, text_scores
 from .recipe import MADE_BEFORE, READ, Recipe, made_with, prepared, searchers, with_figures
@@ -78,8 +78,6 @@ class OwnModel(Record, frozen=True):
     figures: tuple[Figure, ...]
     trained: Trained
 
-def _plain(text: str) -> str: return ' '.join(text.lower().split())
-
 def _sum(path: Path) -> str:
     return sha256(path) if path.is_file() else ' '.join(sha256(p) for p in sorted(path.rglob('*')) if p.is_file())
 
@@ -99,8 +97,8 @@ class _Own:
         train, held, alike = hold_out(all_of)
         if not self.documents: return train, filled(held, all_of), alike, faults or []
         library, both = searchers(self.work, [sha256(p) for p in self.documents], self.documents, encoder, self.progress)
-        right = {_plain(t) for g in train for t in g.positives}
-        hidden = Reserved(texts=frozenset(t for g in held for t in map(_plain, g.positives) if t not in right))
+        right = {plain_words(t) for g in train for t in g.positives}
+        hidden = Reserved(texts=frozenset(t for g in held for t in map(plain_words, g.positives) if t not in right))
         train = mine(train, library, both, exclude=hidden, read=READ[kind], progress=self.progress).groups
         return list(train), filled(mine(held, library, both[:1], depth=20, read=READ[kind]).groups, all_of), alike, faults or []
 
