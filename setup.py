@@ -25,7 +25,7 @@ setup(
     license_files=['LICENSE'],
     keywords=cfg['keywords'],
     packages=find_packages(include=['cpqa', 'cpqa.*']),
-    package_data={'cpqa': ['py.typed', 'data/*', 'data/models/*/*']},
+    package_data={'cpqa': ['py.typed', 'data/*', 'data/models/*/*', 'data/words/*']},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg['requirements'].split(),
     extras_require=extras,

@@ -49,7 +49,7 @@ from cpqa.core.words import folded
 from cpqa.evaluation.metrics import aurc, ideal_aurc, risk_coverage
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap, wilson
-from cpqa.passages.calibrate import calibration_values, reliability
+from cpqa.passages.calibration import calibration_values, reliability
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.hsrdr import HSRDR
 from cpqa.retrieval.prepared import shipped

@@ -32,10 +32,9 @@ from cpqa import CancerQA
 from cpqa.core.words import ENGLISH
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap
-from cpqa.passages.calibrate import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator, read_calibrators,
+from cpqa.passages.calibration import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator, read_calibrators,
                                      reliability)
-from cpqa.passages.rerank import BM25Reranker
-from cpqa.passages.rerank import reranker
+from cpqa.passages.rerank import BM25Reranker, reranker
 from cpqa.passages.two_stage import TwoStage, comparable
 from cpqa.retrieval.encoders import MINILM
 

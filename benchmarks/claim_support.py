@@ -23,8 +23,7 @@ from common import DATA, ROOT, save
 from cpqa.answering.support import ClaimSupport, SupportWeights
 from cpqa.evaluation.claims import FLIPS, auroc_by_kind, fit_support, statements
 from cpqa.evaluation.collections import read_marked
-from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
-from cpqa.passages.pair_texts import encode_pairs
+from cpqa.passages.cross_encoders import EmbeddedCrossEncoder, encode_pairs
 from cpqa.retrieval.encoders import EmbeddedEncoder
 
 WEIGHTS = ROOT/'cpqa'/'data'/'claim_support.json'

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cpqa.evaluation.statistics import bootstrap
+
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get('CPQA_DATA', ROOT.parent / 'shared' / 'data'))
 RESULTS = ROOT / 'benchmarks' / 'results'
@@ -42,11 +44,10 @@ def peak_mb(who: int) -> int:
     return round(resource.getrusage(who).ru_maxrss / (2**20 if sys.platform == 'darwin' else 2**10))
 
 
-def interval(values, seed: int = 0, resamples: int = 10_000) -> list[float]:
+def interval(values) -> list[float]:
     "The 95 % bootstrap interval of the mean of one value a question."
-    values = np.asarray(values, dtype=float)
-    picks = np.random.default_rng(seed).integers(0, len(values), (resamples, len(values)))
-    return [round(float(x), 4) for x in np.percentile(values[picks].mean(1), [2.5, 97.5])]
+    found = bootstrap(values)
+    return [round(found.low, 4), round(found.high, 4)]
 
 
 def quantiles(ms) -> dict:

@@ -27,8 +27,7 @@ from cpqa.core.records import Document, Passage
 from cpqa.core.storage import cache_dir
 from cpqa.literature.files import documents
 from cpqa.literature.library import build_library
-from cpqa.passages.fast_cross_encoder import FastCrossEncoder, prepare_cross_encoder
-from cpqa.passages.pair_texts import encode_pairs, pair_text
+from cpqa.passages.cross_encoders import FastCrossEncoder, encode_pairs, pair_text, prepare_cross_encoder
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import batches, minilm_folder
 from cpqa.retrieval.prepared import hushed

@@ -24,7 +24,7 @@ import numpy as np
 from common import PACKAGES, save
 
 from cpqa.core.records import Passage
-from cpqa.passages.cross_encoder import CrossEncoderReranker, pair_logits
+from cpqa.passages.cross_encoders import CrossEncoderReranker, pair_logits
 from cpqa.retrieval.prepared import hushed
 
 WORDS = [f'w{n}' for n in range(20_000)]

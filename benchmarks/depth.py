@@ -73,7 +73,7 @@ def stored(vectors: Vectors):
 
 
 def cross_encoder(folder: str) -> Reranker:
-    from cpqa.passages.fast_cross_encoder import FastCrossEncoder
+    from cpqa.passages.cross_encoders import FastCrossEncoder
     return FastCrossEncoder(folder)
 
 

@@ -37,7 +37,7 @@ from cpqa.evaluation.datasets import load
 from cpqa.evaluation.pairs import gold_spans, snippet_pairs
 from cpqa.evaluation.statistics import mcnemar, wilson
 from cpqa.literature.library import Library
-from cpqa.passages.calibrate import calibrator
+from cpqa.passages.calibration import calibrator
 from cpqa.passages.sentences import sentences
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.prepared import shipped

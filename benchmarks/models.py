@@ -34,12 +34,11 @@ from cpqa.core.storage import cache_dir
 from cpqa.evaluation.collections import read_collection, read_marked
 from cpqa.evaluation.metrics import covers, retrieval_values
 from cpqa.evaluation.passages import part_of
-from cpqa.evaluation.reports import file_name, made_of
+from cpqa.evaluation.tables import file_name, made_of
 from cpqa.evaluation.statistics import bootstrap, holm, paired_bootstrap, paired_by_group, permutation
 from cpqa.literature.library import build_library
-from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
-from cpqa.passages.index import PassageIndex, passage_documents, passage_of, whole
-from cpqa.passages.pair_texts import encode_pairs, pair_text
+from cpqa.passages.cross_encoders import EmbeddedCrossEncoder, FastCrossEncoder, encode_pairs, pair_text, prepare_cross_encoder
+from cpqa.passages.passage_index import PassageIndex, passage_documents, passage_of, whole
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.two_stage import TwoStage, rerank_documents
 from cpqa.pipeline import CancerQA, build_index, kept_library

@@ -21,17 +21,16 @@ from cpqa.core.records import Hit, Passage
 from cpqa.core.storage import cache_dir
 from cpqa.evaluation.collections import read_collection
 from cpqa.evaluation.metrics import retrieval_values
-from cpqa.evaluation.reports import file_name, made_of
+from cpqa.evaluation.tables import file_name, made_of
 from cpqa.evaluation.statistics import bootstrap, paired_bootstrap, permutation
-from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
+from cpqa.passages.cross_encoders import EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.two_stage import rerank_documents
 from cpqa.pipeline import CancerQA, build_index, kept_library
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.vectors import DenseRetriever, Vectors, embedded_text
-from cpqa.training.bi_encoder import train_bi_encoder
-from cpqa.training.cross_encoder import train_cross_encoder
+from cpqa.training.networks import train_bi_encoder, train_cross_encoder
 from cpqa.training.examples import Group
 from cpqa.training.recipe import BI_ENCODER, CROSS_ENCODER, MADE_BEFORE
 

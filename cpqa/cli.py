@@ -192,7 +192,7 @@ def _encoder(args: argparse.Namespace) -> Encoder | None: return None if args.en
 
 def _eval_retrieval(args: argparse.Namespace):
     "Measures document search on a BEIR folder."
-    from cpqa.evaluation.leaks import LeakFree
+    from cpqa.evaluation.collections import LeakFree
     from cpqa.evaluation.tasks import evaluate_retrieval
     _check_place(args.json)
     if args.undated and args.until is None: raise CpqaError('--undated says what to do with documents without a year, so it needs --until YEAR')

@@ -22,7 +22,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from msgspec.structs import replace
 
-import cpqa.display
 from .core.basics import CpqaError
 from .core.llm import LLM
 from .core.llm_names import language_model
@@ -31,7 +30,7 @@ from .core.secrets import short
 from .core.storage import cache_dir, sha256
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.library import FORMAT, Library, LibraryError, Progress, Source, build_library, is_library, quiet
-from .passages.calibrate import calibrator
+from .passages.calibration import calibrator
 from .passages.rerank import RERANKERS, CosineReranker, NoReranker, Reranker, reranker as named_reranker
 from .passages.splitters import SEGMENTERS, Segmenter, SentenceSplitter, SentenceWindow, segmenter as named_segmenter
 from .passages.two_stage import Selection, TwoStage, rerank_documents, title_passages
@@ -39,7 +38,7 @@ from .retrieval.bm25 import TermRetriever
 from .retrieval.boolean import BooleanIndex
 from .retrieval.cached_encoder import CachedEncoder, KnownVectors
 from .retrieval.encoders import ENCODERS, MINILM, EmbeddedEncoder, Encoder, embedded_sha256, encoder as named_encoder, encoder_name
-from .retrieval.fusion import fuse
+from .retrieval.fusion import Search, fuse
 from .retrieval.hsrdr import HSRDR, AsIs, Retrieval, Shelf, bounds, why_not
 from .retrieval.ladder import Rewriter
 from .retrieval.rewrite import rewriter
@@ -50,7 +49,7 @@ from .answering.abstain import ABSTAIN_BELOW, too_thin
 from .answering.abstain import confidence as confidence_in
 from .answering.citations import checked
 from .answering.glossary import explained
-from .answering.kinds import kind_of
+from .answering.question_kinds import kind_of
 from .answering.llm_reader import AdaptiveReader, LLMReader
 from .answering.prompts import named_prompt
 from .answering.reader import NOTHING, QuotingReader, quoted
@@ -242,16 +241,24 @@ class CancerQA(_Parts):
         self._named: dict[str, Reranker] = {}   # rerankers by name, loaded once
 
 # %% ../nbs/pipeline.ipynb #214b8015
-def search(self: CancerQA, query: str, k: int = 10, retriever: Way | Literal['boolean'] = 'hybrid', reranker: str | Reranker | None = None) -> list[Hit]:
+def search(
+    self: CancerQA,
+    query: str,
+    k: int = 10,
+    retriever: Way | Literal['boolean'] = 'hybrid',
+    reranker: str | Reranker | None = None,
+    cut: Callable[[Search], Search] | None = None,   # makes of each search one that leaves documents out, before the fusion
+) -> list[Hit]:
     "The best `k` documents by 'bm25', 'dense', 'hybrid' (fusion of both) or PubMed's language ('boolean'); the reranker, or the one of that name, reorders the first `depth`."
     if retriever not in (*get_args(Way), 'boolean'): raise CpqaError(f'{retriever!r} is not a retriever: choose bm25, dense, hybrid or boolean')
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
     query, deep = clean_question(query), max(k, FIRST_STAGE, self.depth if reranker else 0)
     if isinstance(reranker, str) and RERANKERS.check(reranker): reranker = self.second(reranker, self.vectors if VectorPart.name in self.library.manifest.parts else None)
-    rankings = []
-    if retriever == 'boolean': rankings.append(list(self.boolean.search(query, deep).hits))
-    if retriever in ('bm25', 'hybrid'): rankings += TermRetriever(self.library).search([query], deep)
-    if retriever in ('dense', 'hybrid'): rankings += DenseRetriever(self.vectors).search([query], deep)
+    searches: list[Search] = []
+    if retriever == 'boolean': searches.append(lambda queries, k: [list(self.boolean.search(q, k).hits) for q in queries])
+    if retriever in ('bm25', 'hybrid'): searches.append(TermRetriever(self.library).search)
+    if retriever in ('dense', 'hybrid'): searches.append(DenseRetriever(self.vectors).search)
+    rankings = [(cut(s) if cut else s)([query], deep)[0] for s in searches]
     hits = rankings[0] if len(rankings) == 1 else fuse(*rankings)
     return (self.reranked(query, hits, reranker) if reranker else hits)[:k]
 

@@ -17,7 +17,7 @@ from conftest import SCRIPTS
 
 from cpqa.cli import main
 from cpqa.core.records import Document
-from cpqa.evaluation.questions import YES_NO, Question, Questions
+from cpqa.evaluation.collections import YES_NO, Question, Questions
 from cpqa.literature.library import Library
 
 CPQA = SCRIPTS/'cpqa'

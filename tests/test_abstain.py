@@ -13,7 +13,7 @@ from cpqa import CancerQA
 from cpqa.answering.abstain import (ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, AbstentionError, ConfidenceModel, confidence, confidence_model, evidence_features,
                                     read_confidence_models, too_thin)
 from cpqa.core.records import Evidence, Passage
-from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
+from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
 from cpqa.retrieval.encoders import EmbeddedEncoder
 
 MODELS = read_confidence_models()

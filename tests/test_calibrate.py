@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpqa.evaluation.statistics import wilson
-from cpqa.passages.calibrate import (CalibrationError, Calibrator, bin_numbers, calibration_values, calibrator, expected_calibration_error, fit_calibrator,
+from cpqa.passages.calibration import (CalibrationError, Calibrator, bin_numbers, calibration_values, calibrator, expected_calibration_error, fit_calibrator,
                                      read_calibrators, reliability)
-from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
+from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
 from cpqa.passages.rerank import BM25Reranker, CosineReranker
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
 

@@ -12,8 +12,7 @@ import pytest
 from helpers import complaint, cpqa, escapes, good, inside, untroubled, write_beir
 
 from cpqa.core.records import Document
-from cpqa.evaluation.collections import read_qrels
-from cpqa.evaluation.questions import Question, Questions
+from cpqa.evaluation.collections import Question, Questions, read_qrels
 from cpqa.evaluation.runs import Outcome, Run, System, run
 from cpqa.literature.library import build_library
 from cpqa.passages.tiny_models import tiny_bert

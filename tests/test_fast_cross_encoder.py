@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from cpqa.core.records import Passage
 from cpqa.core.toy import TOY
-from cpqa.passages.cross_encoder import CrossEncoderReranker
-from cpqa.passages.fast_cross_encoder import CARD, FILES, EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
+from cpqa.passages.cross_encoders import CARD, FILES, CrossEncoderReranker, EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.rerank import RerankError
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.tiny_models import tiny_bert
@@ -39,7 +38,7 @@ PREPARE = """
     def refuse(*a, **k): print('NETWORK', a); raise OSError('no network')
     socket.getaddrinfo = socket.socket.connect = refuse
     from cpqa.core.toy import TOY
-    from cpqa.passages.fast_cross_encoder import prepare_cross_encoder
+    from cpqa.passages.cross_encoders import prepare_cross_encoder
     from cpqa.passages.splitters import SentenceSplitter
     found = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]
     prepare_cross_encoder(sys.argv[1], sys.argv[2], 'int8', [(d.title, p) for d in TOY for p in found])
@@ -118,7 +117,7 @@ def test_scoring_needs_no_pytorch_and_reports_nothing(folders, tmp_path):
     code = '''
         import sys
         from cpqa.core.records import Passage
-        from cpqa.passages.fast_cross_encoder import FastCrossEncoder
+        from cpqa.passages.cross_encoders import FastCrossEncoder
         assert not {'openvino', 'torch'} & set(sys.modules)
         text = 'aspirin lowered the risk'
         print(FastCrossEncoder(sys.argv[1]).score('does it?', [Passage(doc_id='x', start=0, end=len(text), text=text)]).shape)

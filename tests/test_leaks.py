@@ -4,8 +4,7 @@ from helpers import question
 
 from cpqa.core.records import Document, Hit
 from cpqa.core.toy import TOY
-from cpqa.evaluation.leaks import LeakFree, allowed_grades, leak_free
-from cpqa.evaluation.questions import Question
+from cpqa.evaluation.collections import LeakFree, Question, allowed_grades, leak_free
 from cpqa.literature.library import LibraryError, build_library
 from cpqa.retrieval.bm25 import TermRetriever
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cpqa.answering.direction import direction
-from cpqa.answering.kinds import kind_of
+from cpqa.answering.question_kinds import kind_of
 from cpqa.answering.llm_reader import ALONE, NO_ANSWER, AdaptiveReader, LLMReader, added, against_itself, carried, counted
 from cpqa.answering.prompts import PROMPTS
 from cpqa.core.basics import CpqaError

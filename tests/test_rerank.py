@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from cpqa.core.records import Passage
 from cpqa.core.toy import TOY
-from cpqa.passages import cross_encoder, pretrained
-from cpqa.passages.cross_encoder import CrossEncoderReranker
+from cpqa.passages import cross_encoders, pretrained_models
+from cpqa.passages.cross_encoders import CrossEncoderReranker, encode_pairs, in_batches, pair_text
 from cpqa.passages.late_interaction import ColBERTReranker
 from cpqa.passages.monot5 import MonoT5Reranker
-from cpqa.passages.pair_texts import encode_pairs, in_batches, pair_text
 from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker, RerankError, sound_scores
 from cpqa.passages.rerank import RERANKERS, reranker
 from cpqa.passages.tiny_models import tiny_bert, tiny_colbert, tiny_roberta, tiny_t5
@@ -198,13 +197,13 @@ def test_a_score_that_is_no_number_names_the_passage(models, monkeypatch, bad):
 def test_a_gpu_that_is_not_there_is_an_error(folders, monkeypatch):
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: False)
     with pytest.raises(ModelError, match='finds no GPU'): CrossEncoderReranker(folders['bert'], 'cuda')
-    assert pretrained.placed(None, None, 'fp16') == ('cpu', 'fp32')
+    assert pretrained_models.placed(None, None, 'fp16') == ('cpu', 'fp32')
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 1)
-    assert pretrained.placed(None, None, 'bf16') == ('cuda', 'bf16') and pretrained.placed('cuda:0', None, 'bf16') == ('cuda:0', 'bf16')
-    with pytest.raises(ModelError, match='no cuda:1 here'): pretrained.placed('cuda:1', None, 'fp16')
-    with pytest.raises(ModelError, match='not a device'): pretrained.placed('gpu', None, 'fp16')
-    assert pretrained.placed('cpu:0', None, 'fp16') == ('cpu', 'fp32')
+    assert pretrained_models.placed(None, None, 'bf16') == ('cuda', 'bf16') and pretrained_models.placed('cuda:0', None, 'bf16') == ('cuda:0', 'bf16')
+    with pytest.raises(ModelError, match='no cuda:1 here'): pretrained_models.placed('cuda:1', None, 'fp16')
+    with pytest.raises(ModelError, match='not a device'): pretrained_models.placed('gpu', None, 'fp16')
+    assert pretrained_models.placed('cpu:0', None, 'fp16') == ('cpu', 'fp32')
 
 
 @pytest.mark.parametrize('name', MAKERS)
@@ -292,9 +291,9 @@ def test_stored_vectors_are_used_and_not_made_again():
 
 
 def test_known_models_are_data():
-    for short, row in cross_encoder.CROSS_ENCODERS.items():
-        assert cross_encoder.trained(short) == cross_encoder.trained(row.name) == row
-    assert [s for s, row in cross_encoder.CROSS_ENCODERS.items() if row.titles] == ['medcpt']
+    for short, row in cross_encoders.CROSS_ENCODERS.items():
+        assert cross_encoders.trained(short) == cross_encoders.trained(row.name) == row
+    assert [s for s, row in cross_encoders.CROSS_ENCODERS.items() if row.titles] == ['medcpt']
 
 
 def test_names_take_no_heavy_package():

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from cpqa.core.basics import CpqaError, MissingExtra
 from cpqa.core.records import Hit
 from cpqa.evaluation import runs as module
-from cpqa.evaluation.leaks import LeakFree
-from cpqa.evaluation.questions import Question, Questions
+from cpqa.evaluation.collections import LeakFree, Question, Questions
 from cpqa.evaluation.runs import KIND, Outcome, Run, RunError, System, ask, header, machine, run, systems
 from cpqa.evaluation.tables import per_question
 
@@ -245,7 +244,7 @@ def test_a_full_disk_leaves_what_was_written(tmp_path, monkeypatch):
 # Runs a slow system and says on the standard output what it asked.
 SLOW = '''
 import sys, time
-from cpqa.evaluation.questions import Question, Questions
+from cpqa.evaluation.collections import Question, Questions
 from cpqa.evaluation.runs import Outcome, System, run
 def slow(q):
     print(q.id, flush=True)

@@ -11,8 +11,8 @@ from cpqa.core.records import Document
 from cpqa.core.toy import TOY
 from cpqa.literature.entrez import Entrez
 from cpqa.literature.library import LibraryError
-from cpqa.passages.calibrate import calibrator
-from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder
+from cpqa.passages.calibration import calibrator
+from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
 from cpqa.passages.rerank import NoReranker
 from cpqa.passages.splitters import SEGMENTERS, segmenter
 from cpqa.passages.tiny_models import tiny_bert

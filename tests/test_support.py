@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cpqa.answering.comparisons import comparison
 from cpqa.answering.figures import figures, misfits
 from cpqa.answering.support import ClaimSupport, SupportError, shipped_weights
-from cpqa.answering.told import told
+from cpqa.answering.quote_features import told
 
 RULES = ClaimSupport()
 # quote, a claim that it carries, and claims that it does not

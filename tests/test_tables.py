@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from helpers import question, some
 
-from cpqa.evaluation.questions import Questions
+from cpqa.evaluation.collections import Questions
 from cpqa.evaluation.runs import Outcome, Run, RunError, System, run
 from cpqa.evaluation.statistics import holm, mcnemar, paired_bootstrap, permutation, wilson
 from cpqa.evaluation.tables import compare, forest, latency, latex, markdown, per_question, rows, table, to_latex, to_markdown

@@ -1,10 +1,10 @@
 """Which arm had more, as reports say it: each pair is a claim and a quote that carries it; turned around, the claim must fare worse."""
 import pytest
 
-from cpqa.answering.arms import arms, side
+from cpqa.answering.trial_arms import arms, side
 from cpqa.answering.comparisons import comparison
 from cpqa.answering.polarity import polarity
-from cpqa.answering.told import told
+from cpqa.answering.quote_features import told
 
 LESS = 'Zinc reduced nausea compared with placebo.', 'Zinc increased nausea compared with placebo.', 'Placebo reduced nausea compared with zinc.'
 MORE = 'Sleep was longer with tea than with milk.', 'Sleep was shorter with tea than with milk.', 'Sleep was longer with milk than with tea.'

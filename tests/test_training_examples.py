@@ -89,14 +89,14 @@ def test_evidence_is_of_the_dev_half_and_no_negative_touches_a_mark(data, groups
 
 
 def test_medquad_keeps_a_fifth_of_its_topics(data, groups, medquad):
-    topics = {ex._topic(q) for q in medquad}
+    topics = {ex.topic_of(q) for q in medquad}
     held = {t for t in topics if ex.medquad_held(t)}
     assert 0.18 < len(held) / len(topics) < 0.22
     kept, out = groups['medquad'], list(ex.medquad_groups(data/'medquad', held=True))
     assert not {g.key for g in kept} & held and {g.key for g in out} <= held
     assert len({ex.folded(g.query) for g in kept}) == len(kept)   # a question once
     assert max(len(t.split()) for g in kept for t in (*g.positives, *g.negatives)) <= 128 and {len(g.negatives) for g in kept} <= set(range(5, 9))
-    answers = {(ex.folded(q.question), ' '.join(q.answers[0].split()[:128])) for q in medquad if ex._topic(q) not in held}
+    answers = {(ex.folded(q.question), ' '.join(q.answers[0].split()[:128])) for q in medquad if ex.topic_of(q) not in held}
     texts = {t for _, t in answers}
     for g in kept:
         query = ex.folded(g.query)
@@ -129,7 +129,7 @@ def test_the_rules_hold_in_what_is_kept(data, groups, medquad, reserved):
         if id in corpus: assert not {corpus[id].text, ex.embedded_text(corpus[id].title, corpus[id].text)} & texts
     dev = list(ex.bioasq_groups(data/'bioasq_beir', rounds=[10]))
     assert len(dev) == 486 and ho.without_held_out(dev, reserved)[0] == []
-    assert ho.without_held_out((ex.Group(q, ('x',), (), 'medquad', q) for q in map(ex._topic, medquad)), reserved)[1].keys() == {'medquad: its topic is held out'}
+    assert ho.without_held_out((ex.Group(q, ('x',), (), 'medquad', q) for q in map(ex.topic_of, medquad)), reserved)[1].keys() == {'medquad: its topic is held out'}
 
 
 def test_a_mined_negative_of_round_10_is_found(data, groups, reserved):

@@ -20,16 +20,14 @@ torch = pytest.importorskip('torch')
 for needed in ('datasets', 'accelerate', 'peft', 'sentence_transformers', 'openvino'): pytest.importorskip(needed)
 
 from cpqa.core.records import Passage
-from cpqa.passages.cross_encoder import CrossEncoderReranker
-from cpqa.passages.fast_cross_encoder import FastCrossEncoder, prepare_cross_encoder
+from cpqa.passages.cross_encoders import CrossEncoderReranker, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import SentenceTransformerEncoder
-from cpqa.training.bi_encoder import BiEncoderSettings, compared, train_bi_encoder
-from cpqa.training.checkpoints import CHECKPOINT_FILES, SEAL, last_checkpoint, seal, work_folder
-from cpqa.training.cross_encoder import CrossEncoderSettings, train_cross_encoder
+from cpqa.training.training_run import work_folder
+from cpqa.training.networks import BiEncoderSettings, CrossEncoderSettings, compared, train_bi_encoder, train_cross_encoder
+from cpqa.training.training_run import CHECKPOINT_FILES, SEAL, beside, last_checkpoint, read_curve, seal
 from cpqa.training.examples import Group
-from cpqa.training.fit import read_curve
-from cpqa.training.rows import Row, TrainingError, in_steps, plan
+from cpqa.training.hard_negatives import Row, TrainingError, in_steps, plan
 
 WORDS = 'aspirin polyps tamoxifen breast cancer colonoscopy fatigue exercise walking screening risk daily'.split()
 

@@ -12,7 +12,7 @@ from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.vectors import embedded_text
 from cpqa.training.examples import Group, bioasq_groups
 from cpqa.training.held_out import Reserved, reserved, without_held_out
-from cpqa.training.negatives import Mined, bar, mine, ranked, right_texts
+from cpqa.training.hard_negatives import Mined, bar, mine, ranked, right_texts
 
 DOCUMENTS = {d.id: d for d in generated(60)}
 TEXTS = {id: embedded_text(d.title, d.text) for id, d in DOCUMENTS.items()}

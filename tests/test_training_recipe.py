@@ -7,7 +7,7 @@ import pytest
 from cpqa.core.basics import CpqaError
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import FastEncoder
-from cpqa.training import own, recipe
+from cpqa.training import recipe, your_own
 from cpqa.training.examples import Group, medquad_groups
 
 GATHERED = recipe.Gathered({'own': 1}, {'own': 1}, {}, {}, {}, {}, 0)
@@ -72,26 +72,26 @@ def test_medquad_is_drawn_and_the_rest_stays_in_order(data_dir):
 
 def test_queries_alike_and_sharing_a_key_do_not_meet():
     groups = [Group(f'what is the number {n} made of', (f'a{n}', f'b{n}'), (), 'own', f'k{n // 2}') for n in range(80)]
-    train, held, alike = own.hold_out(groups)
-    assert not {g.key for g in train} & {g.key for g in held} and len({g.key for g in held}) == own.LEAST_HELD
+    train, held, alike = your_own.hold_out(groups)
+    assert not {g.key for g in train} & {g.key for g in held} and len({g.key for g in held}) == your_own.LEAST_HELD
     assert len(train) + len(held) + alike == 80
 
 
 def test_who_is_put_aside_stays_so_in_a_larger_collection():
     groups = [Group(f'{n} {n + 1} {n + 2}', (f'a{n}',)) for n in range(0, 3000, 3)]
-    small, large = own.hold_out(groups[:500])[1], own.hold_out(groups)[1]
+    small, large = your_own.hold_out(groups[:500])[1], your_own.hold_out(groups)[1]
     assert {g.query for g in small} <= {g.query for g in large} and 70 < len(large) < 130
 
 
 def test_lists_hold_no_right_answer_as_a_wrong_one():
     groups = [Group('same', ('a',), (), 'own', '1'), Group('same', ('b',), (), 'own', '2'), *(Group(str(n), (f't{n}',), (), 'own', str(n)) for n in range(9, 40))]
-    for g in own.filled(groups[:2], groups): assert len(g.negatives) == 20 and not {'a', 'b'} & set(g.negatives)
+    for g in your_own.filled(groups[:2], groups): assert len(g.negatives) == 20 and not {'a', 'b'} & set(g.negatives)
 
 
 def test_a_bi_encoder_of_ones_own_with_documents(tmp_path, tiny, collection):
     documents = tmp_path/'more.jsonl'
     documents.write_text('\n'.join(json.dumps({'_id': str(n), 'title': '', 'text': f'times {n} and {n + 1}'}) for n in range(60)))
-    made, = own.train_own(collection, tmp_path/'out', ['bi-encoder'], [documents], tiny, SHORT, licence='CC0')
+    made, = your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], [documents], tiny, SHORT, licence='CC0')
     card = FastEncoder(made.folder).card
     assert card.about.data[0].licence == 'CC0' and card.about.data[0].n == made.queries and card.about.figures == made.figures and card.precision == 'w8'
     assert all(f.low <= f.value <= f.high and f.n == made.held for f in made.figures) and made.queries + made.held + made.alike == 40
@@ -99,9 +99,9 @@ def test_a_bi_encoder_of_ones_own_with_documents(tmp_path, tiny, collection):
 
 def test_bad_lines_are_named_and_may_be_skipped(tmp_path, tiny, collection):
     with collection.open('a') as f: f.write('\n{"query": "x"}\nnonsense')
-    with pytest.raises(CpqaError, match='2 faults beside 40 groups'): own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=SHORT)
+    with pytest.raises(CpqaError, match='2 faults beside 40 groups'): your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=SHORT)
     assert not os.path.exists(tmp_path/'out')
-    made, = own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=SHORT, skip=True)
+    made, = your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=SHORT, skip=True)
     assert len(made.faults) == 2 and '2 bad lines' in FastEncoder(made.folder).card.about.left_out
 
 
@@ -111,7 +111,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, tiny, collection):
     def stop(stage, done, total):
         if stage == 'training' and done == 2: raise Stop
     settings = SHORT | {'max_steps': 4}
-    with pytest.raises(Stop): own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=settings, progress=stop)
+    with pytest.raises(Stop): your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=settings, progress=stop)
     seen = []
-    made, = own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=settings, progress=lambda stage, done, total: seen.append((stage, done)))
+    made, = your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=settings, progress=lambda stage, done, total: seen.append((stage, done)))
     assert made.trained.steps == 4 and ('training', 1) not in seen

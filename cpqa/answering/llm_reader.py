@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from .citations import Checked, Supports, check_draft, unsafe
 from .direction import direction as by_rules
 from .prompts import Fitted, Prompt, PromptError, estimated_tokens, fitted, named_prompt
-from .replies import Draft, Options, ReplyError, Spoken, labelled, plain, read_reply
+from .replies import Draft, Options, ReplyError, Spoken, labelled, read_reply
 from ..core.basics import CpqaError
 from ..core.llm import LLM, Completion, LLMError, Message, complete
 from ..core.records import Answer, AnswerKind, CheckedClaim, Document, Evidence

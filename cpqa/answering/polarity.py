@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ..core.records import Document, Record
+from ..core.word_lists import word_lists, words_of
 from ..core.words import ENGLISH
 from ..passages.sentences import sentences
 
@@ -23,62 +24,22 @@ class Cues(NamedTuple):
     words: str
     why: str
 
-CUES = (
-    Cues('amount', '+', 'increas* rais* rise rises rose risen rising higher highest greater greatest more elevat* longer longest prolong* lengthen* larger largest steeper thicker wider deeper stronger heavier augment* exceed* grew doubling tripled tripling upregulat* boost* accelerat*', 'more of something, good or bad'),
-    Cues('amount', '-', 'decreas* reduc* lower* lowest fewer fewest less shorter shortest shorten* declin* fell falls falling diminish* smaller smallest thinner narrower weaker drop dropped lessen* attenuat* prevent prevents prevented preventing prevention inhibit inhibits inhibited inhibiting inhibition suppress suppresses suppressed suppressing suppression halved halving alleviat* reliev* ease eases eased easing shrank shrink* slowed downregulat* minimis* minimiz*', 'less of it'),
-    Cues('course', '+', 'improv* better benefi* ameliorat* enhanc*', 'a change that is judged good: not the same as more'),
-    Cues('course', '-', 'wors* deteriorat* harm harms harmful impair* poorer', 'a change that is judged bad'),
-    Cues('merit', '+', 'effective* efficacious efficacy superior* favourabl* favorabl* success* helpful useful* worthwhile feasible reliabl* accurat* adequate* sufficient* appropriate* satisfactory suitable valuable', 'something serves its purpose'),
-    Cues('merit', '-', 'inferior*', 'something serves it less than another does'),
-    Cues('merit', '0-', 'useless futile unhelpful failed', 'it does not serve its purpose; whether it harms is left open'),
-    Cues('link', '+-', 'associat* correlat* related_to linked_to predict* effect effects influenc* affect* impact* depend* role determinant* risk_factor risk_factors', 'one thing moves with another, up or down'),
-    Cues('link', '0', 'independent_of regardless_of irrespective_of unrelated', 'it does not; "independent" alone qualifies a link and does not deny it'),
-    Cues('difference', '+-', 'differ differs differed difference differences different chang* alter alters altered alteration*', 'two groups or moments are not the same, up or down'),
-    Cues('difference', '0', 'similar comparable equivalent same identical alike constant equal equally', 'they are the same'),
-    Cues('significance', '+', 'significan*', 'counts only where no other cue stands beside it'),
-    Cues('safety', '+', 'safe safely safety harmless well-tolerated', 'a finding of two values'),
-    Cues('safety', '-', 'dangerous hazardous toxic', 'its opposite'),
-    Cues('response', '+', 'sensitive susceptible responsive', 'of tumours and germs; "sensitivity" of a test is an amount'),
-    Cues('response', '-', 'resistant refractory', 'its opposite'),
-    Cues('growth', '+', 'malignant cancerous', 'of lesions'),
-    Cues('growth', '-', 'benign', 'its opposite'),
-    Cues('test', '+', 'positive', 'of tests; "HER2-positive" is a kind of tumour and no finding'),
-    Cues('test', '-', 'negative', 'its opposite'),
-    Cues('presence', '+', 'present', 'of signs'),
-    Cues('presence', '-', 'absent', 'its opposite'),
-    Cues('likelihood', '+', 'likely', '"unlikely" is made of it'),
-    Cues('need', '+', 'need needs needed necessary required mandatory warranted justified indicated recommended', 'what should be done'),
-    Cues('need', '-', 'superfluous contraindicated', 'what should not'),
-)
+_LISTS = word_lists('polarity')
+_WORDS = {row['name']: words_of(row['words']) for row in _LISTS['list']}
+CUES = tuple(Cues(row['axis'], row['values'], words_of(row['words']), row['why']) for row in _LISTS['cue'])
 
 # %% ../../nbs/answering/polarity.ipynb #b2ad32af
-PREFIXED = ('effective* safe* changed affected altered associated likely necessary reliabl* adequate* sufficient* appropriate* successful* favourabl* '
-            'favorabl* accurat* helpful justified warranted predictive inferior* superior* toxic responsive beneficial suitable satisfactory needed cancerous')
-COMPARABLE = ({'link', 'amount'}, {'link', 'course'}, {'link', 'merit'}, {'link', 'difference'}, {'difference', 'amount'}, {'difference', 'course'}, {'course', 'merit'})
+PREFIXED = _WORDS['prefixed']
+COMPARABLE = ({'link', 'amount'}, {'link', 'course'}, {'link', 'merit'}, {'link', 'difference'},
+              {'difference', 'amount'}, {'difference', 'course'}, {'course', 'merit'})
 
 # %% ../../nbs/answering/polarity.ipynb #ead40a3c
-NEGATIONS = ('not no never none neither nor cannot without lack* absence unable hardly nothing rarely little fail_to fails_to failed_to failing_to failure_to '
-             'free_of devoid_of rather_than ruled_out nonsignifican* non-significan* insignifican*')
-NEAR = 'without lack* absence free_of devoid_of little'
-HEDGES = 'whether if trend trends tended tendency'
-PHRASES = {
-    'they affirm': ('not only', 'not just', 'not merely', 'not least', 'no doubt', 'without doubt', 'without question', 'not surprisingly', 'not unexpectedly', 'no matter', 'no other than'),
-    'they count': ('more than', 'less than', 'fewer than', 'no more than', 'no less than', 'more or less', 'one or more', 'same time', 'no sooner', 'no one', 'more recently'),
-    'they leave open': ('whether or not', 'with or without', 'if not', 'not to mention'),
-    'they name a kind': ('no carbon added', 'non small', 'triple negative', 'double negative', 'gram positive', 'gram negative', 'node positive', 'node negative', 'receptor positive',
-                         'receptor negative', 'false positive', 'false negative', 'true positive', 'true negative', 'positive predictive', 'negative predictive', 'positive control', 'negative control'),
-    'they name a place': ('lower limb', 'lower limbs', 'lower extremity', 'lower extremities', 'lower back', 'lower lobe', 'lower respiratory', 'lower urinary', 'lower bound'),
-    'they name an outcome': ('side effect', 'side effects', 'adverse effect', 'adverse effects', 'rate of change'),
-}
+NEGATIONS, NEAR, HEDGES = (_WORDS[name] for name in ('negations', 'near', 'hedges'))
+PHRASES = {row['why']: tuple(row['phrases']) for row in _LISTS['phrase']}
 
 # %% ../../nbs/answering/polarity.ipynb #69e12072
-_LIGHT = frozenset(ENGLISH.analyze(   # words of any report: sharing them does not make two statements one subject
-    'study studies trial patient patients group groups result results data finding findings evidence show shown suggest observed found seen detected demonstrated noted '
-    'reported statistically statistical appear seem compared between among treatment does did do has have had been were would could should may might can which who than '
-    'versus vs there it its our we they their these those p ci or hr yes no not also only both either any during after before'))
-_SEEN = frozenset(ENGLISH.analyze('observed found seen detected demonstrated shown noted reported evident apparent confirmed reached reach identified established proven'))
-_BREAKS = frozenset('but however although though whereas while yet except despite because since'.split())
-_COMPARATORS = frozenset('than versus vs compared relative comparison'.split())
+_LIGHT, _SEEN = (frozenset(ENGLISH.analyze(_WORDS[name])) for name in ('light', 'seen'))
+_BREAKS, _COMPARATORS = (frozenset(_WORDS[name].split()) for name in ('breaks', 'comparators'))
 _MIRROR = str.maketrans('+-', '-+')
 
 # %% ../../nbs/answering/polarity.ipynb #73ecfe36

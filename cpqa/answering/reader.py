@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 from .abstain import too_thin
 from .direction import Sentence, Verdict, verdict
-from .kinds import kind_of
 from .polarity import Opposition, opposed
+from .question_kinds import kind_of
 from ..core.records import Answer, Citation, Document, Evidence, Hit, Passage
 from ..core.secrets import short
 from ..core.words import ENGLISH
-from ..passages.calibrate import calibrator
+from ..passages.calibration import calibrator
 from ..passages.rerank import CosineReranker, Reranker, sound_scores
 from ..passages.sentences import Span, sentences
 from ..passages.two_stage import Calibration, comparable

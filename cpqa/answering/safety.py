@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ..core.word_lists import word_lists
+
 # %% ../../nbs/answering/safety.ipynb #0cac0ea6
 _CALL = 'your emergency number (112 in Europe and from most mobile phones, 911 in the US and Canada, 999 in the UK)'
 FIRST = {
@@ -41,110 +43,38 @@ def tidied(question: str) -> str:
     return text
 
 # %% ../../nbs/answering/safety.ipynb #5f5c3550
-_KIN = ('mum|mom|mother|dad|father|husband|wife|partner|son|daughter|child|kid|baby|toddler|brother|sister|friend|boyfriend|girlfriend|'
-        'girl|boy|kids|aunty|nan|granny|grand(?:ma|pa|dad|mother|father|son|daughter)|uncle|aunt')
-_WHO = re.compile(rf'\b(i (?!(trial|study|diabetes))|my (?!patient|oncologist)|me\b|he\b|she\b|his\b|her\b|we\b|our (?!patient)|{_KIN})')
-_NOW = re.compile(r"\b(right now|now|today|tonight|this (morning|evening|afternoon)|last night|yesterday|since (this|last night|yesterday|an hour|\d)|(minutes?|hours?) ago|"
-                  r"for (an?|the last|the past|\d+|two|several) (hours?|minutes?|hour)|twice|just|sudden(ly)?|right away|at once|what (should|do|can) (i|we) do|should (i|we|he|she) (go|call)|please help|help (me|us|my|him|her)|need help|getting worse|by (accident|mistake)|is (it|this|that) (dangerous|serious))\b")
-_TOLD = re.compile(r'^(?!.*\?)(?!(what|which|how|why|when|who|does|do|is|are|can|could|role|effect|use)\b)')   # somebody tells what happened, without a 'who'
-_PAST = re.compile(r'\b((years?|months?|weeks?|decades?) ago|last (year|month|summer|winter|spring|autumn)|in (19|20)\d\d|history of|survived|died|used to|previous(ly)?|in the past|'
-                   r'as a child)\b')
-_GENERAL = re.compile(r'\b(risks?|rates?|incidence|prevalence|common|mortality|prevent(s|ed|ion|ing)?|patients?|people|survivors|(cancer|tumou?r) cells|cohorts?|legal|most likely|year-old (man|woman)|'
-                      r'side effects?|worr(y|ied) about|symptoms? of|signs? of|role of|caused? by|what causes|trials?|mistaken)\b|^(can|could|does|do|may|might|will|would) (?!this be)|^(which|what causes) ')
+def _patterns() -> dict[str, re.Pattern]:
+    "Name -> pattern, those above it filled in."
+    said: dict[str, str] = {}
+    for row in word_lists('safety')['pattern']: said[row['name']] = _filled(row, said)
+    return {name: re.compile(pattern) for name, pattern in said.items()}
+
+def _filled(row: dict, known: dict[str, str]) -> str:
+    "One pattern of all that a row has `said`, with those that are known in the place of their names in braces."
+    text = row.get('around', '%s').replace('%s', '|'.join(row['said']))
+    for name in set(re.findall(r'\{([a-z ]+)\}', text)): text = text.replace(f'{{{name}}}', known[name])
+    return text
+
+_PATTERNS = _patterns()
+_KIN = _PATTERNS['kin'].pattern
+_NOW, _PAST, _TREATED = (_PATTERNS[name] for name in ('now', 'past', 'treated'))
 
 # %% ../../nbs/answering/safety.ipynb #074af64a
 class Rule(NamedTuple):
-    "A `kind` of danger: the words `said`, what the question `needs` besides, and what speaks against it in the sentence where they stand."
+    "A `kind` of danger: the words `said`, what the question `needs` besides, and what speaks against it in the sentence where they stand; and `why`."
     kind: str
     said: re.Pattern
     needs: tuple[re.Pattern, ...] = ()     # any of them, anywhere in the question
     unless: tuple[re.Pattern, ...] = ()
+    why: str = ''
 
-def _rules(kind: str, said: str, needs: tuple = (), unless: tuple = ()) -> list[Rule]:
-    "A rule for each line of `said`."
-    return [Rule(kind, re.compile(line.strip()), needs, unless) for line in said.strip().splitlines()]
+def _rule(row: dict) -> Rule:
+    "The rule of a row."
+    said = re.compile(_filled(row, {name: p.pattern for name, p in _PATTERNS.items()}))
+    needs, unless = (tuple(_PATTERNS[name] for name in row.get(key, ())) for key in ('needs', 'unless'))
+    return Rule(row['kind'], said, needs, unless, row['why'])
 
-_SELF = '(myself|himself|herself|themself)'
-_DYING = _rules('self-harm', rf"""
-    \b(kill|hang|shoot|drown)(ing|ed)? {_SELF}\b
-    \b(want|like|urge|going|tried|trying|plan\w*|thinking|thoughts?|might|about)( \w+)? (harm|hurt|cut)(ting|ing)? {_SELF}\b
-    \b(keep|keeps|started|been|am|is) (cutting|hurting|harming) {_SELF}\b
-    \b(end|ending|take|taking) (my|his|her|their) (own )?life\b(?! (back|insurance))
-    \b(end|ending) it all\b|\bend it (tonight|now|soon|today)\b
-    (?<!not )(?<!never )\b(want(s|ed)?|wish(es)?|rather|hop(e|es|ing)|pray(s|ing)?) (to )?(just )?(die|be dead)\b(?! (at|in|peacefully|naturally|near|later|than|my hair)\b)
-    \bwish (i|he|she|it) (was|were|is|had|would)( \w+)? (dead|over|never been born|die)\b
-    \bnot want to (live|be here|be alive|exist|wake up)\b|\b(cannot|not) live (with (it|this|the)|like this|any ?more)\b
-    \b(want to|wish i could|ready to|going to|let me|just) (disappear|vanish|stop existing|not exist|end everything)\b|\b(burden|disappear forever)\b.*\b(gone|disappear|better|dead)\b
-    \b(let|help) (me|him|her) (just )?die\b(?! (at|in|peacefully)\b)|\b(hurt|painful|long|easy) to die (by|from|of|with) (an? )?(overdose|pills|morphine|hanging)\b
-    \bhow (i|he|she) (would|will|could|might) do it\b|\bsuicide (note|letter|plan)\b|\bsa(id|ys|ying) goodbye (to|for)\b|\b(texted|wrote|sent)( \w+){{0,2}} (goodbye|farewell)\b
-    \b(nothing|no hope|no way out|no future) (is )?(left )?for me\b|\b(hopeless|worthless)\b.*\b(plan|pills|end|die|gone)\b
-    \b(cannot|can no longer) (go on|carry on|take (it|this)|do (it|this))( (like this|any ?more|any longer)|$|[.,!])
-    \b(no|not see( \w+)?|what is the) (point|reason|sense|use) (in |to |for |of )?(living|live|life|being alive|staying alive|going on)\b|\bnothing (left )?to live for\b
-    \bdo something stupid\b|\b(nobody|no one|no-one) would (care|notice|miss me)\b|\bdriv(e|ing) .*\binto an? (tree|wall|truck|river|lake)\b|\bi want out\b|\bmy last day\b|\bengine (on|running)\b|\bdeath by (insulin|overdose|pills|morphine|hanging)\b|\bwhy (should i )?(keep|go on) living\b|\b(be with|join) my (dead|late)\b|\b(pills|tablets|rope)\b.*\bready\b|\b(has|have|got) (a|his|my|her|the) gun\b
-    \blife is not worth\b|\bnot worth living\b|\btired of (living|life|being alive)\b
-    \bwant (it|it all|this|all this|everything) to (be over|end)\b
-    \b(better off|better|easier) (without me|dead|if i (was|were) (dead|gone))\b
-    \b(easiest|painless|best|quickest|fastest|peaceful) (way|method)s? (\w+ )?to (die|go|end (it|my|his|her|things))\b|\b(painless|quick) (suicide|death)\b|\bsuicide methods?\b
-    \bhow (much|many)\b.*\b(kill me|to die|not wake up|be fatal for me)\b
-    \b(take|sleep|swallow)\b.*\b(not|never) wake up\b
-    \bjump(ing)? (off|from|in front of) (a|the) \w+|\bunalive\b|\bkms\b
-    \b(i|he|she|my ({_KIN}))\b( [\w-]+){{0,8}} suicid(e|al)\b
-""") + _rules('self-harm', rf"""
-    \b(i|me|he|she|my ({_KIN}))\b.{{0,40}}\b(want|wants|wish\w*|think(ing|s)? (about|of)|thought (about|of)|plan\w*|googl\w*|feel like|feels like|asks?|asking|ways? to|going to|saved|hoard\w*|enough)\b.{{0,40}}\b(die|dying|be dead|kill me|hang(ing)?|end(ing)? (things|it|everything|this)|finish (this|it))\b
-    \b(cut|slit|slashed) (my|his|her) wrists?\b|\b(miss|without) me if i\b|\bif i (was|were) (gone|dead)\b
-""", unless=(_GENERAL, re.compile(r'\bnot want to die\b|\b(scared|afraid|fear|hospice|home|peace|hair|later|tumou?rs?|chemo|treatment|therapy|tell)\b'))) + _rules('self-harm', r'\bsuicid(e|al)\b', unless=(_GENERAL, re.compile(
-    r'suicid\w* (\w+ )?(genes?|enzymes?|inhibit\w*|substrates?|inactivat\w*|transport|vector)|\b(prevent\w*|prodrug|apopto\w*|assisted|ideation|cause|raise|increase|association|warning)\b')))
-
-# %% ../../nbs/answering/safety.ipynb #023f95ee
-_TOOK = r'(took|taken|takes?|swallow(s|ed)?|ate|eaten|drank|drunk|given|gave|put on|injected)'
-_TREATED = re.compile(r'\b(chemo\w*|cisplatin|folfox|folfiri|r-chop|abvd|treatment|counts|neutro\w+|immunotherapy|infusion|transplant\w*|stem cells?|(hickman|picc|central) line|car[ -]?t|port|picc|leuka?emia|lymphoma|radiotherapy|radiation|cancer|tumou?r|\w{4,}oma|\w+(taxel|platin|mab|nib|rubicin|bine|ciclib|parib))\b')
-_MEDICINES = _rules('overdose', rf"""
-    \b{_TOOK}\b.{{0,40}}\b(too (many|much)|double|twice|extra|days'? worth|whole|entire|wrong (dose|pills?|tablets?|medicine)|every day instead|two times|three times|all (of )?(my|his|her)|the bottle)
-    \b({_KIN})\b.{{0,20}}\b(swallowed|ate|eaten|drank|got into|chewed|licked|sucked)\b.*\b(pills?|tablets?|capsules?|patch(es)?|medicine|\w*morph\w*|fentanyl|oxy\w+|methadone|chemo)\b
-    \b{_TOOK} (\d\d+|ten|twenty|thirty|a handful of|a bunch of) (?!mg|ml|mcg|years|weeks|months|days|cycles|hours|minutes|more|other)\w+
-    \b{_TOOK} (two|three|four|five|six|\d+) .*\b(at once|in one day|in a day|instead of)\b|\b({_KIN})\b.{{0,20}}\bgot into\b|\boverdosed (my|his|her|on)\b
-    \b(put on|wearing|applied|used|has) (two|three|four|2|3|4) (\w+ )?patches\b
-    \b(have|has|i|he|she|accidentally) overdosed\b
-    \b{_TOOK}\b.{{0,30}}\b({_KIN}|someone|somebody|another person)'?s\b.*\b(pills?|tablets?|capsules?|patch(es)?|medicine|morphine|chemo)\b
-    \bmethotrexate\b.{{0,20}}\b(daily|every day)\b|\b({_TOOK}|doubled)\b.*\b(by (accident|mistake)|accidentally)\b
-""", needs=(_WHO, _NOW, _TOLD), unless=(_GENERAL, _PAST))
-_FEVERS = [Rule('fever', re.compile(r'\b(fever(ish)?|chills|rigors?|shiver(s|ing)|shaking|hot and shaky|thermometer (\w+ ){0,2}(3[89]|4[01]|10[0-6])|(3[89]|4[01])([.,]\d)? (fever|and shivering)|(have|has) (3[89]|4[01])[.,]\d|high temp(erature)?|temp(erature)? (\w+ ){0,3}(3[89]|4[01]|10[0-6]))\b'), (_WHO, _NOW, re.compile(r'^(?!.*\?).*\d')), (_GENERAL, _PAST))]
-
-# %% ../../nbs/answering/safety.ipynb #36ca27a5
-_ALARM = _rules('emergency', rf"""
-    \bcannot (breathe?|catch (my|his|her) breath|feel (my|his|her) (legs?|arms?|face)|move (my|his|her) (legs?|arms?))\b
-    \b(will|does|would) not wake\b|\bnot (waking|woken|woke|responding|breathing)\b|\bunresponsive\b|\bunconscious\b|\b(stopped|stops) breathing\b|\bhard to wake\b
-    \b(struggling|fighting|trouble|difficulty|hard|barely) (to |with )?breath(e|ing)?\b|\b(gasping|choking)\b|\b(turned|turning|went|going) (blue|grey)\b|\belephant .* chest\b|\b(is|went|gone) limp\b|\bhad a (fit|seizure) and\b|\bpain (is|are) unbearable\b|\blips? (\w+ )?(blue|grey)\b
-    \bbleed(s|ing)?\b.*\bnot stop|\bcannot stop .*bleeding\b|\bblood (is )?(pouring|gushing|everywhere)\b|\bbleeding (heavily|badly|a lot|out)\b
-    \b(vomit\w*|throwing up|threw up|cough(s|ed|ing)?( up)?|spit(s|ting)?( up)?) (\w+ ){{0,3}}blood\b|\bblood in (my|his|her|the) vomit\b
-    \b(is|am) having (a|another) (\w+ )?(seizure|fit|stroke|heart attack)\b|\b(is|could|might) (this|it) (be )?a (stroke|heart attack|seizure)\b|\bjust had a (seizure|stroke)\b
-    \b(face|mouth)\b.{{0,15}}\bdroop|\bslurr(ed|ing)\b
-    \b(throat|tongue)( \w+){{0,3}} (swelling|swollen|swells|closing)\b
-    \bcollapsed\b|\bpassed out\b|\bfainted\b|\bblacked out\b
-    \b(worst|thunderclap) headache\b
-    \b(i|he|she|{_KIN}) (have|has|had|got|gets?|feels?|am having|is having)( \w+){{0,3}} (chest (pain|pressure)s?|(pain|pressure|tightness) (in|on) (my|his|her|the) chest)
-    \bmy chest (hurts|is (tight|heavy)|feels)
-    \b(black|tarry) (\w+ )?stools?\b|\bhaving (\w+ )?(fits|seizures|convulsions)\b|\bcannot (pee|urinate|pass urine)\b.*\b(legs?|back|spine|numb)\b
-    \b(hit|banged|bumped) (my|his|her|the) head\b|\b(he|she|{_KIN}) (is|seems|became|has become|sounds) (\w+ )?(confused|drowsy|delirious)\b
-""", needs=(_WHO, _NOW, _TOLD), unless=(_PAST, re.compile(r'\b(patients?|people)\b|^(can|does|do|which|how)\b|\b(risk|sign|symptom|side effect)s? of\b')))
-_SUDDEN = _rules('emergency', r"""
-    \bchest (pain|pressure|tightness)s?\b|\bheart (is )?racing\b|\bwheezing\b|\b(pain|pressure) (in|on) (my|his|her|the) chest\b
-    \b(short of breath|shortness of breath|breathless)\b
-    \bsudden(ly)?\b.*\b(weak(ness)?|numb(ness)?|confused|blind|cannot (see|walk|speak))\b|\b(went (weak|numb|limp)|(gave|giving) way)\b|\bno feeling (down there|in (my|his|her) legs?)\b|\bhad (a|an|another) (\w+ )?(fit|seizure|stroke|heart attack)\b|\bvery confused\b
-    \b(anaphyla\w+|allergic reaction)\b
-""", needs=(_NOW, re.compile(r'\b(my (legs?|left|right|whole)|on|my (heart|face))\b')), unless=(_GENERAL, _PAST))
-_ACUTE = re.compile(rf'{_NOW.pattern}|\b(severe|crushing|bright red|a lot of|very|can hardly|cannot|not stop|properly|coming out|after the (infusion|contrast|injection))\b')
-_NOBODY = re.compile(rf'^(?!.*{_WHO.pattern})')
-_SIGNS = [Rule('emergency', re.compile(r'\b(bleed\w*|blood (coming|from|in the toilet|out of)|breathe?|chest pain|seizures?|numb|talk(ing)?( \w+)? (nonsense|properly|straight)|vision|wake|woken|'
-                                       r'sleepy|drowsy|dizzy|faint|hives|swelling|paraly\w+|delirious|dying|feel when i (pee|go))\b'),
-               (_ACUTE,), (_GENERAL, _PAST, _NOBODY, re.compile(r'\b(died?|scan|how|sleep|night)\b')))]
-_REPORTS = [Rule('emergency', re.compile(r'\b(blood|bleed\w*|breath\w*|chest pain|headache|jerking|foaming|paraly\w+|eyesight|vision|numb|hives|bad reaction|not making sense|coffee grounds|'
-                                         r'pass(ing)? out|unconscious|swelling|choke\w*|cannot (feel|swallow|move|see|speak|talk|stand)|(mouth|face|eyelid) is (hanging|lopsided)|rushed|ambulance)\b'),
-                 (_TOLD,), (_GENERAL, _PAST, _NOBODY, re.compile(r'\b(what|which|does|how|died?|scan|little|test)\b|\bsince (i started|my)\b')))]
-_SPINE = [Rule('emergency', re.compile(r'\bcontrol (of|over) (my|his|her) (bladder|bowels?)\b.*\b(legs?|back|numb|weak|spine)\b'), (), (_PAST,)),
-          Rule('emergency', re.compile(r'\b(face|neck)\b.*\bswollen\b.*\bbreath|\b(face|lips?) (is|are) (\w+ )?swelling\b'), (_WHO,), (_GENERAL, _PAST)),
-          Rule('emergency', re.compile(r'^(help|severe|sudden|bad)? ?(chest pains?|heart attack|stroke|seizure|trouble breathing|shortness of breath)\W*$'))]
-RULES = (*_DYING, *_MEDICINES, *_FEVERS, *_ALARM, *_SUDDEN, *_SIGNS, *_REPORTS, *_SPINE)
+RULES = tuple(map(_rule, word_lists('safety')['rule']))
 
 # %% ../../nbs/answering/safety.ipynb #0347f850
 _ORDER = ('self-harm', 'overdose', 'emergency', 'fever')
@@ -168,18 +98,7 @@ def danger(question: str) -> str:
     return next((kind for kind in _ORDER if kind in found), '')
 
 # %% ../../nbs/answering/safety.ipynb #44c2bf7b
-ABROAD = {
-    'es': (r'suicidarme|quiero morir(?!\w)|matarme|quitarme la vida|no quiero (seguir viviendo|vivir)', r'no puedo respirar|no respira\b|vomit\w+ sangre|tos\w+ sangre|tengo (un )?dolor (\w+ )?en el pecho|inconsciente',
-           'Si usted o alguien cercano está en peligro, llame ahora al número de emergencias (112 en Europa, 911 en gran parte de América). Líneas de ayuda: findahelpline.com.'),
-    'fr': (r"me suicider|me tuer\b|(envie de|veux) mourir|fin à mes jours|plus envie de vivre", r"(arrive|peux) (pas|plus) (à )?respirer|ne respire plus|(vomi\w*|crache) du sang|j'ai (très )?mal à la poitrine|inconscient",
-           'Si vous ou un proche êtes en danger, appelez tout de suite les urgences (112 en Europe, 911 au Canada). Lignes d’écoute : findahelpline.com.'),
-    'de': (r'mich umbringen|bringe mich um|(will|möchte|mag) (sterben|nicht mehr leben)|suizidgedanken|selbstmordgedanken|mir das leben nehmen', r'(keine|kaum) luft|atmet nicht|bewusstlos|ich habe (\w+ )?(brustschmerzen|schmerzen in der brust)|(erbr\w+|huste\w*|spuck\w+) blut',
-           'Wenn Sie oder jemand bei Ihnen in Gefahr ist, rufen Sie jetzt den Notruf 112 an. Hilfe bei Suizidgedanken: findahelpline.com.'),
-    'it': (r'uccidermi|suicidarmi|voglio morire|togliermi la vita|non voglio più vivere', r'non riesco a respirare|non respira\b|vomit\w+ sangue|toss\w+ sangue|ho (un )?dolore al petto|incosciente',
-           'Se Lei o una persona vicina è in pericolo, chiami subito il 112. Linee di ascolto: findahelpline.com.'),
-    'pt': (r'(quero|vou) me matar|me suicidar|quero morrer|não quero (mais )?viver', r'não consigo respirar|não respira\b|vomit\w+ sangue|toss\w+ sangue|estou com dor no peito|inconsciente',
-           'Se você ou alguém próximo está em perigo, ligue já para a emergência (112 em Portugal, 192 no Brasil). Linhas de apoio: findahelpline.com.'),
-}
+ABROAD = {row['code']: ('|'.join(row['dying']), '|'.join(row['urgent']), row['said']) for row in word_lists('abroad')['language']}
 
 def first_words(question: str) -> str:
     "What the person who asks needs to hear before any evidence, or ''."
@@ -200,20 +119,10 @@ def words_with_errors(question: str) -> Iterator[None]:
         raise
 
 # %% ../../nbs/answering/safety.ipynb #939288c9
-_SCRIPTS = {'CYRILLIC': 'Cyrillic letters', 'GREEK': 'Greek', 'ARABIC': 'Arabic letters', 'HEBREW': 'Hebrew', 'DEVANAGARI': 'Devanagari', 'HANGUL': 'Korean',
-            'HIRAGANA': 'Japanese', 'KATAKANA': 'Japanese', 'CJK': 'Chinese characters', 'THAI': 'Thai'}
-_WORDS = {name: set(words.split()) for name, words in {
-    'English': 'the of and is are was what which how does do can for with after to in a an i my it be that this or from by on why who when should has have',
-    'Spanish': 'el los las del una por para con que qué cuál cuáles cómo es puede puedo tiene más cáncer tratamiento después mi está son hay sirve mama pulmón',
-    'French': "le les des du une est pour avec que quel quelle quels sont dans peut après mon ma sur cancer-du traitement comment pourquoi sein poumon ce au qui j'ai",
-    'German': 'der das und ist bei für mit ein eine was welche wie kann nach nicht ich mein meine den dem wird hilft krebs behandlung gibt zu von oder brustkrebs wirkt gegen',
-    'Italian': 'il lo gli della del per con che è quale quali come può dopo sono una mio mia nel tumore cura trattamento seno polmone contro si',
-    'Portuguese': 'o os as do da dos das uma para com que qual quais como é pode depois são meu minha não câncer cancro tratamento mama pulmão há no na',
-    'Dutch': 'het een van voor met wat welke hoe kan na niet ik mijn bij wordt zijn helpt kanker behandeling borstkanker is-er de en tegen',
-    'Polish': 'jest jak czy na dla po nie się co jakie które rak raka leczenie w z do piersi można',
-    'Swedish': 'är och att det en ett för med som vad vilken hur kan efter inte jag min mot av på hjälper bröstcancer',
-    'Turkish': 've bir için mi mı ne nasıl ile kanseri kanser tedavisi olan hangi meme var'}.items()}
-_HALF = {'de', 'la', 'en', 'der', 'van', 'da', 'do', 'di', 'no', 'na', 'as', 'o', 'is', 'a', 'an', 'in', 'was', 'on', 'per', 'si', 'for', 'or', 'to', 'w', 'z', 'le', 'ma', 'min', 'des', 'en', 'del', 'con', 'it', 'lo', 'mi', 'as', 'or'}
+_LANGUAGES = word_lists('languages')
+_SCRIPTS = {row['unicode']: row['name'] for row in _LANGUAGES['script']}
+_WORDS = {row['name']: set(row['words'].split()) for row in _LANGUAGES['language']}
+_HALF = set(_LANGUAGES['half'].split())
 
 def language_of(question: str) -> str:
     "What a question is written in: 'English', another language or script by its name, or '' where nothing says."
@@ -227,10 +136,7 @@ def language_of(question: str) -> str:
     return best if score[best] >= 1.5 or best == 'English' and score[best] else ''
 
 # %% ../../nbs/answering/safety.ipynb #5bf171ab
-_PLEASE = {'Spanish': 'Pregunte en inglés, por favor.', 'French': 'Posez la question en anglais, s’il vous plaît.', 'German': 'Bitte fragen Sie auf Englisch.',
-           'Italian': 'Faccia la domanda in inglese, per favore.', 'Portuguese': 'Pergunte em inglês, por favor.', 'Dutch': 'Stel de vraag in het Engels, alstublieft.',
-           'Polish': 'Proszę zadać pytanie po angielsku.', 'Swedish': 'Ställ frågan på engelska, tack.', 'Turkish': 'Lütfen sorunuzu İngilizce sorun.', 'Japanese': '英語で質問してください。',
-           'Chinese characters': '请用英语提问。', 'Korean': '영어로 질문해 주세요.', 'Greek': 'Παρακαλώ ρωτήστε στα αγγλικά.'}
+_PLEASE = {row['name']: row['please'] for kind in ('language', 'script') for row in _LANGUAGES[kind] if 'please' in row}
 
 def language_note(question: str) -> str:
     "A note where a question is written in another language or script, or ''."

@@ -19,7 +19,7 @@ import numpy as np
 
 from .figures import misfits
 from .polarity import opposed
-from .told import Told, told
+from .quote_features import Told, told
 from ..core.basics import CpqaError
 from ..core.records import Document, Record
 from ..passages.sentences import sentences

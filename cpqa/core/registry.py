@@ -6,7 +6,7 @@
 __all__ = ['Service', 'Row', 'loaded', 'nearest', 'Registry']
 
 # %% ../../nbs/core/registry.ipynb #ca05e6ee
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module

@@ -17,9 +17,8 @@ import numpy as np
 from ..answering.support import ClaimSupport, Part, Signs, SupportWeights
 from ..core.basics import CpqaError
 from ..core.records import Record
-from .collections import Marked
+from .collections import Marked, Question, Questions
 from .passages import part_of
-from .questions import Question, Questions
 
 # %% ../../nbs/evaluation/claims.ipynb #847973b4
 WORDINGS = {

@@ -16,9 +16,8 @@ import msgspec
 
 from ..core.basics import CpqaError
 from ..core.records import Record
-from .collections import json_lines
+from .collections import Question, Questions, json_lines
 from .datasets import dataset, load
-from .questions import Question, Questions
 from ..literature.lexicon import Lexicon
 
 # %% ../../nbs/evaluation/cmmqa.ipynb #71562d0f

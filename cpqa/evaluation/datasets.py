@@ -16,8 +16,7 @@ from filelock import FileLock
 
 from ..core.basics import require
 from ..core.storage import cache_dir, sha256
-from .collections import why
-from .questions import Question, Questions, QuestionsError
+from .collections import Question, Questions, QuestionsError, why
 from .readers import (SUBJECTS, read_bioasq, read_bioasq_all, read_evidence, read_healthsearchqa, read_medmcqa, read_medqa,
                                      read_medquad, read_mmlu, read_pqa_l, read_pubmedqa, whole_json)
 

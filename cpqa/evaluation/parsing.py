@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..core.basics import CpqaError, require
 from ..core.records import Record
-from .questions import Question
+from .collections import Question
 
 # %% ../../nbs/evaluation/parsing.ipynb #b1096801
 FAILURES = {

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from msgspec.structs import replace
@@ -24,14 +24,13 @@ from ..core.basics import CpqaError
 from ..core.records import Document, Hit, Passage
 from ..core.secrets import short
 from ..core.words import ENGLISH
-from .collections import Marked, read_marked
+from .collections import Marked, Question, read_marked
 from .metrics import first_rank, passage_chance, summary, words_needed
-from .questions import Question
-from .reports import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from .runs import Outcome, Run, System, run
 from .statistics import holm, paired_by_group
+from .tables import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from ..literature.library import Library, Progress, build_library, quiet
-from ..passages.index import PassageIndex, passage_documents, passage_id, reordered, whole
+from ..passages.passage_index import PassageIndex, passage_documents, passage_id, reordered, whole
 from ..passages.rerank import RERANKERS, BM25Reranker, NoReranker, Reranker, reranker as named_reranker
 from ..passages.splitters import SEGMENTERS, Segmenter, as_read, heading, segmenter as named_segmenter
 from ..pipeline import Way, kept_library

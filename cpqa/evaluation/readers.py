@@ -21,8 +21,7 @@ from typing import Any
 import msgspec
 from lxml import etree
 
-from .collections import UNFIT, json_lines, read_bytes, read_marked, why
-from .questions import YES_NO, YES_NO_MAYBE, Question, QuestionsError
+from .collections import UNFIT, YES_NO, YES_NO_MAYBE, Question, QuestionsError, json_lines, read_bytes, read_marked, why
 from ..literature.pubmed import tidy
 
 # %% ../../nbs/evaluation/readers.ipynb #5031b296

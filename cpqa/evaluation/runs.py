@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RUN_FORMAT', 'KIND', 'PACKAGES', 'Do', 'SYNC_SECONDS', 'System', 'RunError', 'systems', 'Outcome', 'Asked', 'Header',
-           'versions', 'machine', 'command', 'header', 'Run', 'differs', 'read', 'missing', 'ask', 'run']
+           'versions', 'machine', 'command', 'header', 'Run', 'differs', 'ask', 'run']
 
 # %% ../../nbs/evaluation/runs.ipynb #b0f27a3c
 import os
@@ -27,8 +27,7 @@ from msgspec.structs import replace
 from ..core.basics import CpqaError, MissingExtra
 from ..core.records import Hit, Record
 from ..core.secrets import short, without_keys
-from .leaks import LeakFree
-from .questions import Question, Questions
+from .collections import LeakFree, Question, Questions
 from ..literature.library import Progress, quiet
 
 # %% ../../nbs/evaluation/runs.ipynb #f320a145
@@ -170,6 +169,19 @@ class Run:
     def __repr__(self) -> str:
         return f'Run({self.header.system.name!r} on {self.header.dataset.name!r}, {len(self.outcomes):,} of {self.n:,} questions, {self.n_failed:,} failed, {len(self.faults):,} faults)'
 
+    @classmethod
+    def read(cls, path: str | Path) -> 'Run':
+        "The run in a file. Raises `RunError` if there is none, or if the file holds something else."
+        run = _read(cls(Path(path)))
+        if not run.headers: raise RunError(f'{path} ends within its header: run the system again, which begins it anew')
+        return run
+
+    def missing(self, questions: Questions) -> list[str]:
+        "The ids of the questions that have no outcome, in the order of the set. Raises `RunError` if the run is of another set."
+        if (asked := self.header.dataset).checksum != questions.checksum():
+            raise RunError(f'{self.path} is a run of {asked.n:,} questions of {asked.name}, and not of these {len(questions):,} of {questions.name}: their checksums differ')
+        return [q.id for q in questions if q.id not in self.outcomes]
+
 # %% ../../nbs/evaluation/runs.ipynb #1050a3db
 _START = f'{{"kind":"{KIND}","format":'.encode()
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -220,30 +232,16 @@ def _read_line(run: Run, number: int, line: bytes, after_header: bool) -> bool:
     return is_header
 
 # %% ../../nbs/evaluation/runs.ipynb #15142a16
-def _read(path: Path) -> Run:
-    "What a file holds; a run without headers if it is empty, or cut within its first one."
-    run, after_header = Run(path), False
+def _read(run: Run) -> Run:
+    "The run with what its file holds; without headers if it is empty, or cut within its first one."
+    after_header = False
     try:
-        with open(path, 'rb') as f:
+        with open(run.path, 'rb') as f:
             for number, line in enumerate(f, 1):
                 if line.strip(): after_header = _read_line(run, number, line, after_header)
                 else: run.whole += len(line)
-    except OSError as e: raise RunError(f'the run {path} cannot be read ({e.strerror or e})') from e
+    except OSError as e: raise RunError(f'the run {run.path} cannot be read ({e.strerror or e})') from e
     return run
-
-def read(cls, path: str | Path) -> Run:
-    "The run in a file. Raises `RunError` if there is none, or if the file holds something else."
-    run = _read(Path(path))
-    if not run.headers: raise RunError(f'{path} ends within its header: run the system again, which begins it anew')
-    return run
-
-def missing(self: Run, questions: Questions) -> list[str]:
-    "The ids of the questions that have no outcome, in the order of the set. Raises `RunError` if the run is of another set."
-    if (asked := self.header.dataset).checksum != questions.checksum():
-        raise RunError(f'{self.path} is a run of {asked.n:,} questions of {asked.name}, and not of these {len(questions):,} of {questions.name}: their checksums differ')
-    return [q.id for q in questions if q.id not in self.outcomes]
-
-Run.read, Run.missing = classmethod(read), missing
 
 # %% ../../nbs/evaluation/runs.ipynb #00af4dea
 @contextmanager
@@ -310,7 +308,7 @@ class _Writer:
 # %% ../../nbs/evaluation/runs.ipynb #7caf6d56
 def _to_ask(path: Path, ours: Header, questions: Questions, retry_errors: bool) -> tuple[Run, list[Question]]:
     "What the file holds already, and the questions still to ask. Raises `RunError` if it is another run's."
-    before = _read(path) if path.exists() else Run(path)
+    before = _read(Run(path)) if path.exists() else Run(path)
     if before.headers and (what := differs(before.header, ours)):
         values = [short(str(msgspec.to_builtins(getattr(h, what))), 120) for h in (before.header, ours)]
         raise RunError(f'{path} is a run of another {what} ({values[0]}, and not {values[1]}): choose another file')

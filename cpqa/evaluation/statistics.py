@@ -10,7 +10,6 @@ __all__ = ['StatisticsError', 'Interval', 'wilson', 'bootstrap', 'McNemar', 'mcn
 # %% ../../nbs/evaluation/statistics.ipynb #dce29d57
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import accumulate
 from math import ceil, floor, isfinite, sqrt
 from numbers import Real
 
@@ -191,6 +190,10 @@ def paired_bootstrap(
     return bootstrap(a - b, level=level, resamples=resamples, seed=seed)
 
 # %% ../../nbs/evaluation/statistics.ipynb #b3728e6a
+def _far(d: np.ndarray, axis: int) -> np.ndarray:
+    "How far a sum of differences is from nought, without what rounding may add to an equal sum."
+    return np.round(abs(d.sum(axis)), 12)
+
 def permutation(
     a: Sequence[float],          # one number a question
     b: Sequence[float],          # the same questions in the same order
@@ -200,15 +203,14 @@ def permutation(
     "The two-sided p that the means of `a` and `b` are the same: sign flips of the paired differences."
     a, b = _numbers(a, 'the first system'), _numbers(b, 'the second system')
     _same_length(a, b)
-    d, resamples, draw, as_far = (a - b)[a != b], _count(resamples, 'resamples', least=1), np.random.default_rng(seed), 0
-    seen = abs(d.sum()) - 1e-12 * abs(d).sum()     # what rounding may take from an equal sum
-    exact = 2**len(d) <= resamples
-    ways, batch = 2**len(d) if exact else resamples, max(1, _BATCH // max(1, len(d)))
-    for start in range(0, ways, batch):
-        numbers = np.arange(start, min(start + batch, ways))
-        flip = numbers[:, None] >> np.arange(len(d)) & 1 if exact else draw.integers(0, 2, (len(numbers), len(d)), dtype=np.int8)
-        as_far += int((abs(d.sum() - 2 * (flip @ d)) >= seen).sum())
-    return as_far / ways if exact else (as_far + 1) / (ways + 1)
+    d, resamples = (a - b)[a != b], _count(resamples, 'resamples', least=1)
+    if len(d) < 2: return 1.0   # of no difference and of one, each sign is as far
+    d, stats, draw = d / abs(d).sum(), require('scipy.stats', 'eval'), np.random.default_rng(seed)
+    how = dict(vectorized=True, alternative='greater', n_resamples=resamples, batch=max(1, _BATCH // len(d)))
+    if 2**len(d) <= resamples: return float(stats.permutation_test((d,), _far, permutation_type='samples', **how).pvalue)
+    flipped = lambda size: d * (1 - 2*draw.integers(0, 2, size, dtype=np.int8))
+    return float(stats.monte_carlo_test(d, flipped, _far, **how).pvalue)
+
 
 # %% ../../nbs/evaluation/statistics.ipynb #75bb51ac
 class Paired(Record, frozen=True):
@@ -254,10 +256,9 @@ def holm(family: Mapping[str, float]) -> dict[str, float]:
     "Name -> p adjusted for all the comparisons of the `family`, in its order (Holm 1979)."
     _demand(len(family) > 0, 'the family is empty: expected a name and a p for each comparison that was made')
     p = {name: _between(x, 0, 1, f'the p of {name!r}', ends=True) for name, x in family.items()}
-    ordered = sorted(p, key=p.get)
-    adjusted = accumulate((min(1.0, (len(p) - i) * p[name]) for i, name in enumerate(ordered)), max)
-    found = dict(zip(ordered, adjusted))
-    return {name: found[name] for name in p}
+    adjusted = require('statsmodels.stats.multitest', 'eval').multipletests(list(p.values()), method='holm')[1]
+    return {name: float(x) for name, x in zip(p, adjusted)}
+
 
 # %% ../../nbs/evaluation/statistics.ipynb #584e89ac
 def mcnemar_power(

@@ -14,27 +14,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.basics import CpqaError
-from ..core.records import Hit
+from ..core.records import Document, Hit
 from ..display import plain
-from .collections import Collection, json_lines, read_bytes, read_collection
+from .collections import (Collection, LeakFree, Question, Questions, allowed_grades, json_lines, leak_free, read_bytes,
+                                         read_collection)
 from .datasets import DATASETS, align, load
-from .leaks import LeakFree, allowed_grades, leak_free
 from .metrics import MEASURES, answer_measures, retrieval_values, summary
 from .parsing import POLICIES, Reading, apply_policy, read_answer
 from .passages import evaluate_passages, grid_lines
-from .questions import Question, Questions
-from .reports import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from .runs import KIND, Outcome, Run, System, run
 from .statistics import mcnemar
+from .tables import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from ..literature.library import Library, Progress, quiet
-from ..passages.rerank import Reranker
-from ..passages.rerank import reranker as named_reranker
+from ..passages.rerank import Reranker, reranker as named_reranker
 from ..passages.splitters import SentenceSplitter
-from ..pipeline import FIRST_STAGE, CancerQA, Way, build_index, clean_question, kept_library
-from ..retrieval.bm25 import TermRetriever
+from ..pipeline import CancerQA, Way, build_index, kept_library
 from ..retrieval.encoders import Encoder
-from ..retrieval.fusion import fuse
-from ..retrieval.vectors import DenseRetriever
+from ..retrieval.fusion import Search
 
 # %% ../../nbs/evaluation/tasks.ipynb #cd55bbdb
 def _collection_library(c: Collection, vectors: bool, encoder: Encoder | None, progress: Progress) -> Library:
@@ -65,14 +61,12 @@ def _judgements(c: Collection, questions: Questions, library: Library, switches:
 
 def _without_leaks(qa: CancerQA, retriever: Way, reranker: Reranker | None, k: int, switches: LeakFree) -> Callable[[Question], list[Hit]]:
     "`CancerQA.search` of a question, in which each search is cut before the fusion and before the reranker."
-    searches = [TermRetriever(qa.library).search] if retriever != 'dense' else []
-    if retriever != 'bm25': searches.append(DenseRetriever(qa.vectors).search)
-    cut, deep = [leak_free(s, qa.library, switches) for s in searches], max(k, FIRST_STAGE, qa.depth if reranker else 0)
+    known: dict[str, Document] = {}
     def search(q: Question) -> list[Hit]:
-        asked = replace(q, question=clean_question(q.question))
-        rankings = [s([asked], deep)[0] for s in cut]
-        hits = rankings[0] if len(rankings) == 1 else fuse(*rankings)
-        return (qa.reranked(asked.question, hits, reranker) if reranker else hits)[:k]
+        def cut(found: Search) -> Search:
+            free = leak_free(found, qa.library, switches, known)
+            return lambda queries, k: free([replace(q, question=text) for text in queries], k)
+        return qa.search(q.question, k, retriever, reranker, cut)
     return search
 
 # %% ../../nbs/evaluation/tasks.ipynb #6e7d0d3b

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..core.basics import require
 from ..core.records import Passage
-from .pair_texts import clean_text, in_batches, pair_text
-from .pretrained import DTYPES, Precision, Pretrained, demand_model, placed, tokens_per_batch
+from .cross_encoders import clean_text, in_batches, pair_text
+from .pretrained_models import DTYPES, Precision, Pretrained, demand_model, placed, tokens_per_batch
 from .rerank import RerankError, sound_scores
 from ..retrieval.prepared import ModelError, hushed, reason
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..core.basics import require
 from ..core.records import Passage
-from .pair_texts import Padded, Pair, clean_text, in_batches, padded, pair_text
-from .pretrained import Precision, load_pretrained, tokens_per_batch
+from .cross_encoders import Padded, Pair, clean_text, in_batches, padded, pair_text
+from .pretrained_models import Precision, load_pretrained, tokens_per_batch
 from .rerank import RerankError, sound_scores
 from ..retrieval.prepared import ModelError
 

@@ -19,7 +19,7 @@ from ..core.llm import LLM, Message
 from ..core.records import Record
 from ..core.secrets import short
 from ..literature.lexicon import spelled
-from .ladder import BooleanQuery, Rewriter, Rewriting, Rung, Walk, walk
+from .ladder import BooleanQuery, Rewriter, Rewriting
 from .pubmed_query import TAGS, lint
 from .rules import RuleRewriter, runs
 

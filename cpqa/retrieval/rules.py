@@ -12,7 +12,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Sequence
 from math import log10
-from typing import Self
 
 from ..core.basics import CpqaError
 from ..core.records import Record

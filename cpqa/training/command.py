@@ -62,7 +62,7 @@ def told(made: Sequence[Any]) -> list[str]:
 
 def train_command(args: argparse.Namespace, progress: Progress = quiet):
     "Does what the command line of `train_parser` says. Raises `CpqaError`."
-    from cpqa.training.own import train_own   # here, since it imports much
+    from cpqa.training.your_own import train_own   # here, since it imports much
     kinds = ('bi-encoder', 'cross-encoder') if args.kind == 'both' else (args.kind,)
     command = ' '.join(['cpqa train', *map(shlex.quote, sys.argv[2:])]) if sys.argv[1:2] == ['train'] else 'train_command'
     made = train_own(args.collection, args.out, kinds, args.documents, args.base, _knobs(args), args.split, args.licence, args.skip_bad, progress, command)

@@ -17,15 +17,14 @@ import numpy as np
 from ..core.records import Document, Record
 from ..core.words import EXACT
 from ..evaluation.cmmqa import SETS
-from ..evaluation.collections import read_collection, read_marked
+from ..evaluation.collections import QuestionsError, read_collection, read_marked
 from ..evaluation.datasets import dataset, find, load
 from ..evaluation.pairs import snippet_pairs
 from ..evaluation.passages import part_of
-from ..evaluation.questions import QuestionsError
 from ..retrieval.encoders import Encoder
 from ..retrieval.vectors import embedded_text
-from .examples import (TRAINED, ExamplesError, Group, Reads, _plain, _topic, bioasq_groups, evidence_groups, medquad_groups,
-                                    medquad_held, pair_read, pubmedqa_groups, title_groups)
+from .examples import (TRAINED, ExamplesError, Group, Reads, bioasq_groups, evidence_groups, medquad_groups, medquad_held,
+                                    pair_read, plain_words, pubmedqa_groups, title_groups, topic_of)
 
 # %% ../../nbs/training/held_out.ipynb #46d99267
 class Reserved(Record, frozen=True):
@@ -36,7 +35,7 @@ class Reserved(Record, frozen=True):
     texts: frozenset[str] = frozenset()
 
 def _forms(title: str, text: str) -> set[str]:
-    return {_plain(form) for form in (title, text, embedded_text(title, text), pair_read(title, text)) if form.strip()}
+    return {plain_words(form) for form in (title, text, embedded_text(title, text), pair_read(title, text)) if form.strip()}
 
 def _bioasq_reserved(folder: Path, rounds: set[int]) -> tuple[set[str], set[str], dict[str, Document]]:
     "The questions of other rounds, the documents that are gold for them alone, and the corpus by id."
@@ -65,7 +64,7 @@ def held_out(group: Group, reserved: Reserved = Reserved()) -> str:
     if group.key in ids.get(group.source, ()): return f'{group.source}: its question or document is reserved'
     if group.source == 'evidence-inference' and part_of(group.key) == 'test': return 'evidence-inference: its article is of the test half'
     if group.source == 'medquad' and medquad_held(group.key): return 'medquad: its topic is held out'
-    if any(_plain(t) in reserved.texts for t in (group.query, *group.positives, *group.negatives)): return f'{group.source}: it holds a text of a reserved document'
+    if any(plain_words(t) in reserved.texts for t in (group.query, *group.positives, *group.negatives)): return f'{group.source}: it holds a text of a reserved document'
     return ''
 
 def without_held_out(groups: Iterable[Group], reserved: Reserved) -> tuple[list[Group], dict[str, int]]:
@@ -136,7 +135,7 @@ def test_questions(data: str | Path, rounds: Iterable[int] = TRAINED) -> dict[st
     found |= _mirage(data/'mirage', rounds)
     if (folder := data/'pubmedqa').is_dir(): found['pubmedqa'] = [q.question for q in load('pubmedqa', folder)]
     if (folder := data/'evidence_inference').is_dir(): found['evidence-inference'] = [q.question for q in read_marked(folder).questions if part_of(q.gold_pmids[0]) == 'test']
-    if (folder := data/'medquad').is_dir(): found['medquad'] = [q.question for q in load('medquad', folder) if medquad_held(_topic(q))]
+    if (folder := data/'medquad').is_dir(): found['medquad'] = [q.question for q in load('medquad', folder) if medquad_held(topic_of(q))]
     if not found: raise ExamplesError(f'{data} holds no test set, so nothing can be checked: expected folders such as bioasq_beir, mirage or pubmedqa in it')
     return found
 

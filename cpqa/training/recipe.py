@@ -30,21 +30,19 @@ from ..core.storage import sha256
 from ..evaluation.collections import read_collection
 from ..evaluation.datasets import DATASETS
 from ..literature.library import Library, LibraryError, Progress, quiet
-from ..passages.fast_cross_encoder import prepare_cross_encoder
-from ..passages.pretrained import identity
+from ..passages.cross_encoders import prepare_cross_encoder
+from ..passages.pretrained_models import identity
 from ..pipeline import build_index
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.cached_encoder import CachedEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, prepare_encoder
 from ..retrieval.prepared import CARD, About, DataUsed, FastPrecision, Measured, ModelCard, ModelError, read_card, write_card
 from ..retrieval.vectors import DenseRetriever, Vectors, embedded_text
-from .bi_encoder import BiEncoderSettings, train_bi_encoder
-from .cross_encoder import CrossEncoderSettings, train_cross_encoder
 from .examples import ExamplesError, Group, pair_read
-from .fit import FitSettings, Trained
+from .hard_negatives import TrainingError, mine
 from .held_out import READERS, reserved, training_groups, without_held_out
-from .negatives import mine
-from .rows import TrainingError
+from .networks import BiEncoderSettings, CrossEncoderSettings, train_bi_encoder, train_cross_encoder
+from .training_run import FitSettings, Trained
 
 # %% ../../nbs/training/recipe.ipynb #70e4dbda
 MADE_BEFORE = 'bi-encoder'   # as a base: the bi-encoder made before the cross-encoder
