@@ -36,13 +36,14 @@ from cpqa.evaluation.metrics import covers, retrieval_values
 from cpqa.evaluation.passages import part_of
 from cpqa.evaluation.reports import file_name, made_of
 from cpqa.evaluation.statistics import bootstrap, holm, paired_bootstrap, paired_by_group, permutation
+from cpqa.libraries import build_index, kept_library
 from cpqa.literature.library import build_library
 from cpqa.passages.fast_cross_encoder import EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.index import PassageIndex, passage_documents, passage_of, whole
 from cpqa.passages.pair_texts import encode_pairs, pair_text
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.two_stage import TwoStage, rerank_documents
-from cpqa.pipeline import CancerQA, build_index, kept_library
+from cpqa.pipeline import CancerQA
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.prepared import Figure, shipped

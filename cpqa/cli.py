@@ -29,8 +29,9 @@ from .core.llm_names import LLM_NAMES, language_model
 from .core.records import Answer, AnswerKind
 from .display import answer_text, plain, trace_text
 from .doctor import doctor_command, doctor_parser
+from .libraries import build_index, encoder_of
 from .literature.library import Library
-from .pipeline import CancerQA, build_index, encoder_of
+from .pipeline import CancerQA
 from .retrieval.encoders import Encoder
 from .training.command import train_command, train_parser
 

@@ -22,9 +22,9 @@ from cpqa.answering.safety import first_words
 from cpqa.cli import main
 from cpqa.core.basics import CpqaError, cache_dir
 from cpqa.core.records import NOT_ADVICE, Document
+from cpqa.libraries import demo_library
 from cpqa.literature.demo import demo_notes
 from cpqa.passages.tiny_models import tiny_bert
-from cpqa.pipeline import demo_library
 from cpqa.retrieval.encoders import EmbeddedEncoder, prepare_encoder
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
@@ -673,16 +673,16 @@ def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
     assert 'interrupted' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
 
 
-@pytest.mark.parametrize('moment', ['EmbeddedEncoder', 'QuotingReader'])
+@pytest.mark.parametrize('moment', ['libraries.EmbeddedEncoder', 'pipeline.QuotingReader'])
 def test_ctrl_c_at_each_stage_of_an_answer(moment, demo):
     code = f'''
 import os, signal, sys
-import cpqa.cli, cpqa.pipeline
-class Late(cpqa.pipeline.{moment}):
+import cpqa.cli, cpqa.libraries, cpqa.pipeline
+class Late(cpqa.{moment}):
     def __init__(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
         super().__init__(*args, **kwargs)
-cpqa.pipeline.{moment} = Late
+cpqa.{moment} = Late
 sys.exit(cpqa.cli.main(['ask', {QUESTION!r}]))
 '''
     complaint(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment()), 130)

@@ -15,9 +15,9 @@ from cpqa.core.records import Document
 from cpqa.evaluation.collections import read_qrels
 from cpqa.evaluation.questions import Question, Questions
 from cpqa.evaluation.runs import Outcome, Run, System, run
+from cpqa.libraries import build_index
 from cpqa.literature.library import build_library
 from cpqa.passages.tiny_models import tiny_bert
-from cpqa.pipeline import build_index
 from cpqa.retrieval.encoders import prepare_encoder
 from cpqa.retrieval.fusion import fuse
 

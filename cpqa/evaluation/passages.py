@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from rank_bm25 import BM25Plus
 
 from ..core.basics import CpqaError
+from ..core.progress import Progress, quiet
 from ..core.records import Document, Hit, Passage
 from ..core.secrets import short
 from .collections import Marked, read_marked
@@ -29,14 +30,15 @@ from .questions import Question
 from .reports import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from .runs import Outcome, Run, System, run
 from .statistics import holm, paired_by_group
-from ..literature.library import ENGLISH, Library, Progress, build_library, quiet
+from ..libraries import kept_library
+from ..literature.library import ENGLISH, Library, build_library
 from ..passages.index import PassageIndex, passage_documents, passage_id, reordered, whole
 from ..passages.rerank import BM25Reranker, CosineReranker, Reranker
 from ..passages.rerankers import reranker as named_reranker
 from ..passages.segment import SEGMENTERS
 from ..passages.segment import segmenter as named_segmenter
 from ..passages.splitters import Segmenter, as_read, heading
-from ..pipeline import Way, kept_library
+from ..pipeline import Way
 from ..retrieval.encoders import EmbeddedEncoder, Encoder, Kind
 from ..retrieval.vectors import VectorPart, embedded_text
 

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.basics import CpqaError
+from ..core.progress import Progress, quiet
 from ..core.records import Hit
 from ..display import plain
 from .collections import Collection, json_lines, read_bytes, read_collection
@@ -26,11 +27,12 @@ from .questions import Question, Questions
 from .reports import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from .runs import KIND, Outcome, Run, System, run
 from .statistics import mcnemar
-from ..literature.library import Library, Progress, quiet
+from ..libraries import build_index, kept_library
+from ..literature.library import Library
 from ..passages.rerank import Reranker
 from ..passages.rerankers import reranker as named_reranker
 from ..passages.splitters import SentenceSplitter
-from ..pipeline import FIRST_STAGE, CancerQA, Way, build_index, clean_question, kept_library
+from ..pipeline import FIRST_STAGE, CancerQA, Way, clean_question
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.encoders import Encoder
 from ..retrieval.fusion import fuse

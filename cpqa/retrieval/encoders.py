@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ..core.basics import MissingExtra, cache_dir, require, sha256
-from ..literature.library import Progress, quiet
+from ..core.progress import Progress, quiet
 from .prepared import About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision, fast_gelu, hushed, prepare, read_card, reason, shipped
 
 # %% ../../nbs/retrieval/encoders.ipynb #75c6808b

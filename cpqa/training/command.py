@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.basics import CpqaError
+from ..core.progress import Progress, quiet
 from ..display import plain
-from ..literature.library import Progress, quiet
 
 # %% ../../nbs/training/command.ipynb #633a6b0f
 def _above_zero(kind: type) -> Any:

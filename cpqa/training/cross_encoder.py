@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.basics import require
-from ..literature.library import Progress, quiet
+from ..core.progress import Progress, quiet
 from ..passages.fast_cross_encoder import INPUTS, feed
 from ..passages.pair_texts import encode_pairs, padded
 from ..passages.pretrained import demand_model, identity, reason

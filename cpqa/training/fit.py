@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 
 from ..core.basics import require
+from ..core.progress import Progress, quiet
 from ..core.records import Record
-from ..literature.library import Progress, quiet
 from ..passages.fast_cross_encoder import has_bf16
 from ..passages.pretrained import identity, reason
 from ..retrieval.encoders import batches, hushed

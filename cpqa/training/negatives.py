@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 
 from ..core.basics import CpqaError
+from ..core.progress import Progress, quiet
 from ..core.records import Document, Hit, Passage, Record
-from ..literature.library import Documents, Progress, quiet
+from ..literature.library import Documents
 from ..passages.rerank import Reranker
 from ..retrieval.fusion import RRF_K, Retriever, reciprocal_rank_fusion
 from ..retrieval.vectors import embedded_text

@@ -17,9 +17,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from ..core.basics import require, sha256
+from ..core.progress import Progress, quiet
 from ..core.records import Record
 from ..evaluation.statistics import bootstrap
-from ..literature.library import Progress, folded, quiet
+from ..literature.library import folded
 from ..passages.fast_cross_encoder import FastCrossEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, SentenceTransformerEncoder
 from ..retrieval.prepared import About, DataUsed, Figure, shipped

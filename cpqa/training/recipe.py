@@ -26,13 +26,14 @@ from msgspec.structs import replace
 
 from .. import __version__
 from ..core.basics import sha256
+from ..core.progress import Progress, quiet
 from ..core.records import Record
 from ..evaluation.collections import read_collection
 from ..evaluation.datasets import DATASETS
-from ..literature.library import Library, LibraryError, Progress, quiet
+from ..libraries import build_index
+from ..literature.library import Library, LibraryError
 from ..passages.fast_cross_encoder import prepare_cross_encoder
 from ..passages.pretrained import identity
-from ..pipeline import build_index
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.cached_encoder import CachedEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, ModelError, prepare_encoder
