@@ -1,5 +1,4 @@
 "What the doctor sees: damage, keys that it never shows, services that are slow, and that it looks without touching."
-import argparse
 import json
 import os
 import shutil
@@ -15,11 +14,12 @@ from helpers import environment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpqa.cli import main
 from cpqa.core.llm_server import LLMServer
-from cpqa.doctor import KEYS, SERVICES, Check, cache_check, check_lines, checks, doctor_parser, key_check, model_checks, older, requirements, service_check, service_checks
+from cpqa.doctor import KEYS, SERVICES, Check, cache_check, check_lines, checks, key_check, model_checks, older, requirements, service_check, service_checks
 from cpqa.retrieval import prepared
 
-RUN = 'import argparse, sys; from cpqa.doctor import *; p = argparse.ArgumentParser(); doctor_parser(p); doctor_command(p.parse_args(sys.argv[1:]))'
+RUN = 'import sys; from cpqa.cli import main; sys.exit(main(["doctor", *sys.argv[1:]]))'
 
 
 def run(*argv, code=RUN, **env) -> subprocess.CompletedProcess:
@@ -29,8 +29,8 @@ def run(*argv, code=RUN, **env) -> subprocess.CompletedProcess:
 # ---- it looks and does not touch
 
 def test_it_imports_nothing_heavy_and_makes_nothing(tmp_path):
-    after = RUN.replace('doctor_command(', 'import os; sys.excepthook = lambda *e: print(e[1], file=sys.stderr); found = checks(); print(sorted(') \
-               .replace('p.parse_args(sys.argv[1:]))', "m for m in sys.modules if m.split('.')[0] in ('torch', 'transformers', 'anthropic', 'openai', 'openvino', 'faiss', 'pandas')))")
+    heavy = ('torch', 'transformers', 'anthropic', 'openai', 'openvino', 'faiss', 'pandas')
+    after = f"import sys; from cpqa.doctor import checks; found = checks(); print(sorted(m for m in sys.modules if m.split('.')[0] in {heavy}))"
     done = run(code=after, CPQA_CACHE=str(tmp_path/'cache'))
     assert done.returncode == 0 and done.stdout.strip() == '[]', done
     assert list(tmp_path.iterdir()) == []
@@ -158,8 +158,5 @@ def test_nothing_goes_online_unasked():
 
 
 def test_a_bad_timeout_is_refused(capsys):
-    p = argparse.ArgumentParser()
-    doctor_parser(p)
-    for wrong in ('0', 'nan', '1e9', 'soon'):
-        with pytest.raises(SystemExit): p.parse_args(['--timeout', wrong])
-    assert 'seconds above 0' in capsys.readouterr().err
+    for wrong in ('0', 'nan', '1e9', 'soon'): assert main(['doctor', '--timeout', wrong]) == 2
+    assert capsys.readouterr().err.count('seconds above 0') == 4
