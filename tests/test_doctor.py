@@ -16,21 +16,24 @@ from hypothesis import strategies as st
 
 from cpqa.cli import main
 from cpqa.core.llm_server import LLMServer
-from cpqa.doctor import KEYS, SERVICES, Check, cache_check, check_lines, checks, key_check, model_checks, older, requirements, service_check, service_checks
+from cpqa.doctor import (KEYS, SERVICES, Check, cache_check, check_lines, checks, key_check, model_checks, older, requirements,
+                         service_check, service_checks)
 from cpqa.retrieval import prepared
 
 RUN = 'import sys; from cpqa.cli import main; sys.exit(main(["doctor", *sys.argv[1:]]))'
 
 
 def run(*argv, code=RUN, **env) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, '-c', code, *argv], cwd=ROOT, env=environment(**env), capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, '-c', code, *argv], cwd=ROOT, env=environment(**env), capture_output=True, text=True,
+                          timeout=120)
 
 
 # ---- it looks and does not touch
 
 def test_it_imports_nothing_heavy_and_makes_nothing(tmp_path):
     heavy = ('torch', 'transformers', 'anthropic', 'openai', 'openvino', 'faiss', 'pandas')
-    after = f"import sys; from cpqa.doctor import checks; found = checks(); print(sorted(m for m in sys.modules if m.split('.')[0] in {heavy}))"
+    after = ('import sys; from cpqa.doctor import checks; found = checks(); '
+             f"print(sorted(m for m in sys.modules if m.split('.')[0] in {heavy}))")
     done = run(code=after, CPQA_CACHE=str(tmp_path/'cache'))
     assert done.returncode == 0 and done.stdout.strip() == '[]', done
     assert list(tmp_path.iterdir()) == []
@@ -54,12 +57,14 @@ def test_a_key_is_never_shown(value):
     assert check.said in {key_check('OPENAI_API_KEY', {'OPENAI_API_KEY': v}).said for v in ('', 'not-a-real-key', '"')}
 
 
-@pytest.mark.parametrize('value, ok', [('not-a-real-key', True), ('', None), ('  ', None), ('not-a-real-key\n', False), ('"not-a-real-key"', False),
+@pytest.mark.parametrize('value, ok',
+                         [('not-a-real-key', True), ('', None), ('  ', None), ('not-a-real-key\n', False), ('"not-a-real-key"', False),
                                        ('not a key', False), ('not-a-real-kéy', False), ('not-a-real-key\u200b', False)])
 def test_a_badly_copied_key_is_told(value, ok): assert key_check('OPENAI_API_KEY', {'OPENAI_API_KEY': value}).ok is ok
 
 
-@given(st.lists(st.builds(Check, st.text(max_size=20), st.sampled_from([True, False, None]), st.text(max_size=60), st.text(max_size=60)), max_size=5))
+@given(st.lists(st.builds(Check, st.text(max_size=20), st.sampled_from([True, False, None]), st.text(max_size=60), st.text(max_size=60)),
+                max_size=5))
 def test_lines_are_lines_whatever_is_said(found):
     assert all(line.isprintable() for line in check_lines(found)) and len(check_lines(found)) == sum(1 + bool(c.hint) for c in found)
 
@@ -93,7 +98,8 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path):
 
 @pytest.mark.parametrize('line, extra, package, least', [
     ('numpy', '', 'numpy', ''), ('urllib3>=2', '', 'urllib3', '2'), ('nbdev==2.4.14; extra == "dev"', 'dev', 'nbdev', ''),
-    ('pandas<3,>=2.1.0 ; python_version > "3.10" and extra == \'eval\'', 'eval', 'pandas', '2.1.0'), ('ibm-x[a,b]>=1; extra == "all"', 'all', 'ibm-x', '1')])
+    ('pandas<3,>=2.1.0 ; python_version > "3.10" and extra == \'eval\'', 'eval', 'pandas', '2.1.0'),
+    ('ibm-x[a,b]>=1; extra == "all"', 'all', 'ibm-x', '1')])
 def test_lines_of_metadata_are_read(line, extra, package, least):
     assert [(e, n.package, n.least) for e, needs in requirements([line]).items() for n in needs] == [(extra, package, least)]
 
