@@ -22,10 +22,10 @@ import cpqa.display
 from .core.basics import CpqaError
 from .core.llm import LLM
 from .core.llm_names import language_model
-from .core.progress import Progress, quiet
+from .core.progress import Progress
 from .core.records import Answer, AnswerKind, Document, Evidence, Fetched, Hit, Record
 from .core.secrets import short
-from .libraries import AnyEncoder, check_encoder, demo_library, encoder_of
+from .libraries import AnyEncoder, check_encoder, check_library, demo_library, encoder_of
 from .literature.library import Library, LibraryError
 from .passages.calibrate import calibrator
 from .passages.rerank import CosineReranker, NoReranker, Reranker
@@ -156,7 +156,7 @@ class CancerQA(_Parts):
         depth: int = 50,                               # documents whose passages are ranked
         passages: int = 10,                            # passages that are read
         quotes: int = 3,                               # sentences that are quoted at most
-        progress: Progress = quiet,                    # told of a first build of the demo library
+        progress: Progress | None = None,              # told of a first build of the demo library; None: shown where somebody watches
         source: str | None = None,                     # None, 'demo', 'pubmed', 'auto', or a library's directory
         since: str | int | None = None,                # of publication: 2019, '2019/06' or '2019/06/30', included
         until: str | int | None = None,
@@ -174,6 +174,7 @@ class CancerQA(_Parts):
         abstain_below: float | None = ABSTAIN_BELOW,   # a confidence; None: only the reader decides
     ):
         library = _checked_source(source, library)
+        check_library(library)
         check_encoder(encoder)   # wrong names are refused before anything is loaded
         if isinstance(reranker, str): reranker_parts(reranker)
         if isinstance(segmenter, str): segmenter_parts(segmenter)

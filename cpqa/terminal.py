@@ -169,7 +169,10 @@ class Command(_UsageInSmallLetters, cloup.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         "The options of `args`."
-        return super().parse_args(ctx, each_named(args, self.many))
+        try: return super().parse_args(ctx, each_named(args, self.many))
+        except click.UsageError as e:
+            e.ctx = e.ctx or ctx
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         "Runs the command."
@@ -219,6 +222,7 @@ def mistake(e: click.UsageError) -> str:
         said = f'{where or "cpqa"} has no command {str(e.command_name)[:40]!r}{perhaps}{ask}'
     elif isinstance(e, click.MissingParameter): said = f'{where} needs {_written(e.param)}'
     elif isinstance(e, click.BadParameter): said = f'{_written(e.param)} {e.message}'
+    elif isinstance(e, click.BadOptionUsage): said = f'{e.option_name} needs a value'
     elif e.ctx and isinstance(e.ctx.command, click.Group): said = f'{where or "cpqa"} needs a command: {", ".join(e.ctx.command.commands)}'
     else: said = f'{where}: {e.format_message().rstrip(".")}'.removeprefix(': ')
     return f'{said} ({" ".join(filter(None, ["cpqa help", where]))} says more)'
