@@ -20,6 +20,7 @@ from .core.progress import progress_bars
 from .terminal import (OneOf, command, dollars, encoder_option, first_said, is_watched, kind_names, llm_choices, mistake, number, option,
                            print_json, prompt_names, reranker_choices, segmenter_choices, share)
 
+# %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:
     from cpqa.core.llm import LLM
     from cpqa.core.records import Answer

@@ -17,7 +17,9 @@ from .core.basics import CpqaError
 from .core.progress import progress_bars
 from .terminal import CommandGroup, OneOf, encoder_option, number, option, reranker_choices, seed, segmenter_choices, year
 
-if TYPE_CHECKING: from cpqa.retrieval.encoders import Encoder
+# %% ../nbs/cli_eval.ipynb #5f33c0d0
+if TYPE_CHECKING:
+    from cpqa.retrieval.encoders import Encoder
 
 # %% ../nbs/cli_eval.ipynb #5f846ebd
 RETRIEVERS = ('bm25', 'dense', 'hybrid')

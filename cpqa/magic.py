@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from .core.basics import CpqaError
 
-if TYPE_CHECKING: from cpqa.core.records import Answer
+# %% ../nbs/magic.ipynb #44c1ce9b
+if TYPE_CHECKING:
+    from cpqa.core.records import Answer
 
 # %% ../nbs/magic.ipynb #26f1aba1
 def asked(line: str, cell: str | None = None) -> tuple[str, list[str]]:
