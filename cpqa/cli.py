@@ -142,7 +142,14 @@ app.add_command(entrez)
             stopped='the server had not begun')
 def _serve(library: str, port: int, pmc: str | None, misbehave: str | None):
     from cpqa.retrieval.entrez_server import serve
-    serve(library, port, pmc, misbehave)
+    said: list[str] = []
+    def say(text: str):
+        said.append(text)
+        print(text, flush=True)
+    try: serve(library, port, pmc, misbehave, say)
+    except KeyboardInterrupt:   # it came before or after the wait for it
+        if not said: raise
+        if said[-1] != 'stopped': say('stopped')
 
 # %% ../nbs/cli.ipynb #bc78c766
 app.add_command(measure)

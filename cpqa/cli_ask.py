@@ -17,8 +17,8 @@ import cloup
 
 from .core.basics import CpqaError
 from .core.progress import progress_bars
-from .terminal import (OneOf, command, dollars, encoder_option, first_said, is_watched, kind_names, llm_choices, mistake, number, option,
-                           print_json, prompt_names, reranker_choices, segmenter_choices, share)
+from .terminal import (OneOf, command, dollars, encoder_option, first_said, is_watched, kind_names, llm_choices, mistake, number,
+                           option, print_json, prompt_names, reranker_choices, segmenter_choices, share)
 
 # %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ def asked(line: str, cell: str | None = None) -> tuple[str, list[str]]:
     "The question and the options of `%ask`, where there is no cell, or of `%%ask`. Raises `CpqaError`."
     if cell is None: return line, []
     try: return cell, shlex.split(line)
-    except ValueError as e: raise CpqaError(f'the options behind %%ask cannot be read ({e}): close the quotes, and write the question below') from e
+    except ValueError as e:
+        raise CpqaError(f'the options behind %%ask cannot be read ({e}): close the quotes, and write the question below') from e
 
 # %% ../nbs/magic.ipynb #220a608d
 def ask_magic(line: str, cell: str | None = None) -> 'Answer | None':
