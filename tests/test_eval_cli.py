@@ -218,6 +218,16 @@ def test_words_that_the_command_line_does_not_know(argv, garden):
     assert 'cpqa help eval retrieval' in complaint(done, 2)
 
 
+@pytest.mark.parametrize('argv, where, kept', [
+    (['retrieval', '--data', '.'], 'tasks.evaluate_retrieval', '--run-file'), (['passages', '--data', '.'], 'passages.evaluate_passages', '--run-file'),
+    (['answers', '--recorded', 'x', '--dataset', 'medqa', '--data', '.', '--policy', 'wrong'], 'tasks.evaluate_answers', 'nothing was changed')], ids=spoken)
+def test_ctrl_c_says_what_is_kept(argv, where, kept, monkeypatch):
+    def stopped(*args, **more): raise KeyboardInterrupt
+    monkeypatch.setattr(f'cpqa.evaluation.{where}', stopped)
+    said = complaint(inside('eval', *argv), 130)
+    assert said.startswith('interrupted: ') and kept in said
+
+
 def test_the_library_is_built_once_and_kept(garden, tmp_path, empty):
     kept = lambda: [(p.name, p.stat().st_mtime_ns) for p in (Path(empty['CPQA_CACHE'])/'libraries').iterdir() if not p.name.startswith('.')]
     first = report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', env=empty)
