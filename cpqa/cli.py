@@ -14,8 +14,8 @@ import click
 import cloup
 
 from . import __version__
-from .cli_ask import LIBRARY, ask, words_of
-from .cli_eval import RETRIEVERS, datasets, measure
+from .cli_ask import LIBRARY, ask_command, one_text
+from .cli_eval import SEARCHES, datasets, measure
 from .core.basics import CpqaError
 from .core.progress import progress_bars
 from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, number, option, port, print_json, reranker_choices,
@@ -36,10 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     "Runs a command; returns its exit status: 0, 1 (an error, said in one sentence), 2 (not understood) or 130 (Ctrl-C)."
     return run_command(app, sys.argv[1:] if argv is None else argv)
 
-app.add_command(ask)
+app.add_command(ask_command)
 
 # %% ../nbs/cli.ipynb #d5cb855d
-WAYS = (*RETRIEVERS, 'boolean')
+WAYS = (*SEARCHES, 'boolean')
 _KINDS = {'bm25': 'BM25', 'dense': 'cosine', 'hybrid': 'rank fusion', 'boolean': 'BM25 of what matches'}
 
 def score_kind(retriever: str, reranker: str | None) -> str:
@@ -60,7 +60,7 @@ def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranke
     from cpqa.pipeline import CancerQA
     with progress_bars() as progress:
         qa = CancerQA(library, encoder, depth=depth, progress=progress)
-        hits = qa.search(words_of(words), k, retriever, reranker)
+        hits = qa.search(one_text(words), k, retriever, reranker)
     found = list(zip(hits, qa.library.documents(h.id for h in hits)))
     if as_json:
         kind = score_kind(retriever, reranker)

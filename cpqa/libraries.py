@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from .core.basics import CpqaError, cache_dir, sha256
-from .core.progress import Progress, shown
+from .core.progress import Progress, shown_progress
 from .core.records import Document
 from .literature.demo import DEMO_FILE, demo_notes
 from .literature.files import READABLE, read_file
@@ -43,7 +43,7 @@ def encoder_of(encoder: AnyEncoder | None, progress: Progress | None = None) -> 
     "The encoder that is meant, loaded now if it is named; None is the embedded one. Raises `ModelError`."
     if isinstance(encoder, (str, Path)) and encoder != MINILM: return FastEncoder(encoder)
     if encoder is not None and not isinstance(encoder, (str, Path)): return encoder
-    with shown(progress) as show: return EmbeddedEncoder(progress=show, model=encoder and MINILM)
+    with shown_progress(progress) as show: return EmbeddedEncoder(progress=show, model=encoder and MINILM)
 
 # %% ../nbs/libraries.ipynb #eb063173
 def document_of(fields: Mapping[str, Any], where: str = 'the record') -> Document:
@@ -117,7 +117,7 @@ def build_index(
     if isinstance(segmenter, str): segmenter_parts(segmenter)   # what is wrong is refused before the model is loaded
     check_encoder(encoder)
     found, parts = sources_of(sources), []
-    with shown(progress) as show:
+    with shown_progress(progress) as show:
         if vectors:
             model = encoder_of(encoder, show)
             splitter = named_segmenter(segmenter, lambda: model) if isinstance(segmenter, str) else segmenter or SentenceSplitter()
