@@ -6,11 +6,12 @@
 __all__ = ['number', 'fraction', 'dollars', 'seconds', 'port', 'year', 'seed', 'count', 'amount', 'HELP', 'is_watched', 'say',
            'first_said', 'print_json', 'reads', 'digits', 'llm_choices', 'reranker_choices', 'segmenter_choices',
            'prompt_names', 'kind_names', 'OneOf', 'NamedOption', 'option', 'encoder_option', 'Stopped', 'each_named',
-           'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
+           'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
 
 # %% ../nbs/terminal.ipynb #8a8edc70
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -156,6 +157,12 @@ def each_named(args: Sequence[str], many: Iterable[str]) -> list[str]:
 
 HELP = {'help_option_names': ['-h', '--help']}
 
+def texts_last(args: Sequence[str], valued: Iterable[str]) -> list[str]:
+    "The words, with those that begin with a dash and hold a blank behind a `--`: they are texts, unless an option of `valued` takes them."
+    if '--' in args: return [*args]
+    texts = [n for n, word in enumerate(args) if re.match('-[^=]* ', word) and (not n or args[n - 1] not in valued)]
+    return [word for n, word in enumerate(args) if n not in texts] + ['--'] * bool(texts) + [args[n] for n in texts]
+
 class _UsageInSmallLetters:
     def format_usage(self: Any, ctx: click.Context, formatter: click.HelpFormatter):
         "The first line of the help."
@@ -169,7 +176,8 @@ class Command(_UsageInSmallLetters, cloup.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         "The options of `args`."
-        try: return super().parse_args(ctx, each_named(args, self.many))
+        valued = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
+        try: return super().parse_args(ctx, texts_last(each_named(args, self.many), valued))
         except click.UsageError as e:
             e.ctx = e.ctx or ctx
             raise

@@ -156,6 +156,7 @@ def test_words_without_quotes_and_from_the_standard_input(usual):
     assert timeless(good('ask', *QUESTION.split(), '--json')) == given
     done = cpqa('ask', '--json', '-', stdin=None, input=QUESTION + '\n')
     assert done.returncode == 0 and timeless(done.stdout) == given
+    assert asked('- ' + QUESTION, '--quotes', 1)['question'] == '- ' + QUESTION
     for nothing in ('', ' \n'): assert 'the question is empty' in complaint(cpqa('ask', '-', stdin=None, input=nothing))
     assert '1,000' in complaint(cpqa('ask', '-', stdin=None, input='why ' * 300_000))
     assert complaint(subprocess.run(['sh', '-c', 'exec "$@" <&-', 'sh', CPQA, 'ask', '-'], capture_output=True, text=True,
