@@ -1,7 +1,7 @@
 """Writes cpqa/data/demo_vectors.npz: the demo notes' passages as vectors of the encoder that comes with cpqa, so that the first question need not make them."""
+from cpqa.libraries import DEMO_VECTORS
 from cpqa.literature.demo import demo_notes
 from cpqa.passages.splitters import SentenceSplitter
-from cpqa.pipeline import DEMO_VECTORS
 from cpqa.retrieval.cached_encoder import write_known
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.vectors import embedded_text

@@ -36,12 +36,13 @@ from cpqa.evaluation.metrics import covers, retrieval_values
 from cpqa.evaluation.passages import part_of
 from cpqa.evaluation.tables import file_name, made_of
 from cpqa.evaluation.statistics import bootstrap, holm, paired_bootstrap, paired_by_group, permutation
+from cpqa.libraries import build_index, kept_library
 from cpqa.literature.library import build_library
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder, FastCrossEncoder, encode_pairs, pair_text, prepare_cross_encoder
 from cpqa.passages.passage_index import PassageIndex, passage_documents, passage_of, whole
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.two_stage import TwoStage, rerank_documents
-from cpqa.pipeline import CancerQA, build_index, kept_library
+from cpqa.pipeline import CancerQA
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.prepared import Measured, shipped

@@ -5,14 +5,16 @@
 # %% auto #0
 __all__ = ['ROUTES', 'SOURCES', 'plain', 'source_line', 'counts_in_words', 'result_lines', 'claim_line', 'claims_apart',
            'claims_head', 'confidence_in_words', 'dates_in_words', 'model_line', 'after_lines', 'answer_text',
-           'answer_html', 'trace_text']
+           'answer_in_words', 'answer_html', 'trace_text']
 
 # %% ../nbs/display.ipynb #6c0307b0
+import shutil
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
+from io import StringIO
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -116,6 +118,13 @@ def answer_text(answer: Answer) -> Group:
     blocks += [Text(f'Note: {plain(note)}', style='bold') for note in answer.notes]
     blocks.append(Text(f'Searched: {plain(answer.library)}. {plain(answer.note)}', style='dim'))
     return Group(*blocks)
+
+# %% ../nbs/display.ipynb #288eda83
+def answer_in_words(answer: Answer) -> str:
+    "An answer as `print` shows it: the text of `answer_text`, without colours."
+    console = Console(file=StringIO(), width=min(shutil.get_terminal_size((100, 24)).columns, 100), color_system=None, highlight=False)
+    with console.capture() as said: console.print(answer_text(answer))
+    return said.get().rstrip('\n')
 
 # %% ../nbs/display.ipynb #13a9428f
 def _source_html(answer: Answer, citation: Citation) -> str:

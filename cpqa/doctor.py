@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['REGISTRIES', 'Check', 'check_lines', 'rows', 'keys', 'services', 'requirements', 'unfit', 'installed',
            'package_check', 'install_checks', 'model_checks', 'cache_check', 'data_check', 'key_check', 'service_check',
-           'service_checks', 'plug_in_checks', 'checks', 'doctor_parser', 'doctor_command']
+           'service_checks', 'plug_in_checks', 'checks', 'doctor_command']
 
 # %% ../nbs/doctor.ipynb #80044d93
-import argparse
 import json
 import os
 import platform
@@ -229,23 +228,9 @@ def checks(
             *(key_check(name, environ) for name in keys()), *service_checks(environ, online, timeout)]
 
 # %% ../nbs/doctor.ipynb #24ab2a2c
-def _seconds(text: str) -> float:
-    try: value = float(text)
-    except ValueError: value = 0.0
-    if not 0 < value <= 600: raise argparse.ArgumentTypeError(f'must be seconds above 0, 600 at most, got {text[:20]}')
-    return value
-
-def doctor_parser(p: argparse.ArgumentParser):
-    "Adds the arguments of `cpqa doctor`."
-    names = ' and '.join(', '.join(s.name for s in services()).rsplit(', ', 1))
-    p.add_argument('--online', action='store_true', help=f'also ask {names} whether they answer; no key is sent')
-    p.add_argument('--timeout', type=_seconds, default=5.0, metavar='SECONDS', help='the longest to wait for a service (default 5)')
-    p.add_argument('--json', action='store_true', help='print the checks as JSON')
-    p.description = 'Says what is installed, which keys are seen (never what they are), and what answers. It changes nothing.'
-
-def doctor_command(args: argparse.Namespace):
-    "Prints the checks. Raises `CpqaError` where something is broken."
-    found = checks(args.online, args.timeout)
-    print(json.dumps([c.to_dict() for c in found], indent=1) if args.json else '\n'.join(check_lines(found)))
+def doctor_command(online: bool = False, timeout: float = 5.0, as_json: bool = False):
+    "Prints the checks, as lines or as JSON. Raises `CpqaError` where something is broken."
+    found = checks(online, timeout)
+    print(json.dumps([c.to_dict() for c in found], indent=1) if as_json else '\n'.join(check_lines(found)))
     if wrong := [c.name for c in found if c.ok is False]:
         raise CpqaError(f'{len(wrong)} of {len(found)} checks failed ({", ".join(wrong)}): the lines above say what to do')

@@ -1,6 +1,7 @@
 """The `cpqa` command from end to end: good questions, odd questions, and everything that can be wrong with a file.
 
-What a process alone can show (terminals, pipes, signals, full disks, the first use) is run in one of its own; the others run in this one."""
+What a process alone can show (terminals, pipes, signals, full disks, the first use) is run in one of its own;
+the others run in this one."""
 import ast
 import gzip
 import json
@@ -16,16 +17,18 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, inside, mount, unmount, untroubled, write_beir, write_xml)
+from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, inside, mount, unmount, untroubled, write_beir,
+                     write_xml)
 
+from cpqa import __version__
 from cpqa.answering.safety import first_words
 from cpqa.cli import main
 from cpqa.core.basics import CpqaError
 from cpqa.core.records import NOT_ADVICE, Document
 from cpqa.core.storage import cache_dir
+from cpqa.libraries import demo_library
 from cpqa.literature.demo import demo_notes
 from cpqa.passages.tiny_models import tiny_bert
-from cpqa.pipeline import demo_library
 from cpqa.retrieval.encoders import EmbeddedEncoder, prepare_encoder
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
@@ -42,7 +45,8 @@ FIRST = [
              publication_types=('Retracted Publication',)),
 ]
 LATER = [
-    Document(id='102', title='Yoga and sleep, corrected', text='Yoga improved sleep in 31 of 60 people with colon cancer. Nobody was harmed.'),
+    Document(id='102', title='Yoga and sleep, corrected',
+             text='Yoga improved sleep in 31 of 60 people with colon cancer. Nobody was harmed.'),
     Document(id='201', title='Walking groups', text='Walking groups lessened fatigue after breast cancer. Attendance fell in winter.'),
 ]
 HELD = ['101', '104', '102', '201']      # in the order in which they were last read
@@ -64,7 +68,8 @@ def demo(usual) -> dict[str, str]:
 def files(tmp_path_factory) -> list[Path]:
     "A PubMed XML file, a BEIR file with a later version of a record, and an update that withdraws another."
     folder = tmp_path_factory.mktemp('files')
-    return [write_xml(folder/'first.xml', FIRST), write_beir(folder/'later.jsonl.gz', LATER), write_xml(folder/'update.xml', [], deleted=['103'])]
+    return [write_xml(folder/'first.xml', FIRST), write_beir(folder/'later.jsonl.gz', LATER),
+            write_xml(folder/'update.xml', [], deleted=['103'])]
 
 
 @pytest.fixture(scope='session')
@@ -144,11 +149,29 @@ def test_a_question_beside_the_point_is_declined_in_plain_words(demo):
     assert 'No passage' in said and 'larger library' in said           # what is the matter, and what to do
 
 
+def timeless(said: str) -> dict: return {k: v for k, v in json.loads(said).items() if k != 'timings_ms'}
+
+
+def test_words_without_quotes_and_from_the_standard_input(usual):
+    given = timeless(json.dumps(usual))
+    assert timeless(good('ask', *QUESTION.split(), '--json')) == given
+    done = cpqa('ask', '--json', '-', stdin=None, input=QUESTION + '\n')
+    assert done.returncode == 0 and timeless(done.stdout) == given
+    assert asked('- ' + QUESTION, '--quotes', 1)['question'] == '- ' + QUESTION
+    for nothing in ('', ' \n'): assert 'the question is empty' in complaint(cpqa('ask', '-', stdin=None, input=nothing))
+    assert '1,000' in complaint(cpqa('ask', '-', stdin=None, input='why ' * 300_000))
+    assert complaint(subprocess.run(['sh', '-c', 'exec "$@" <&-', 'sh', CPQA, 'ask', '-'], capture_output=True, text=True,
+                                    env=environment()))
+    assert here('search', 'aromatase', 'inhibitors', '-k', 2) == here('search', 'aromatase inhibitors', '-k', 2)
+
+
 ODD = {
     'Chinese': '芳香化酶抑制剂会增加乳腺癌患者的心血管风险吗？',
     'emoji': '🎗️ aromatase inhibitors and 🫀 in breast cancer? 👩‍⚕️',
-    'markup': '[bold red]Do[/bold red] [link=https://example.org]aromatase inhibitors[/link] [/nonsense] :warning: harm <b>the heart</b>? <script>alert(1)</script>',
-    'syntax': 'title:"aromatase inhibitors" AND (heart OR -cancer)^2 +[* TO x] ~~ \\ { =cmd|"/C calc"!A0 $(reboot) `reboot` ../../etc/passwd %s {0}',
+    'markup': '[bold red]Do[/bold red] [link=https://example.org]aromatase inhibitors[/link] [/nonsense] :warning: '
+              'harm <b>the heart</b>? <script>alert(1)</script>',
+    'syntax': 'title:"aromatase inhibitors" AND (heart OR -cancer)^2 +[* TO x] ~~ '
+              '\\ { =cmd|"/C calc"!A0 $(reboot) `reboot` ../../etc/passwd %s {0}',
 }
 
 
@@ -172,11 +195,14 @@ def test_control_characters_never_reach_the_terminal(demo):
 
 
 def test_a_hostile_document_steers_no_terminal(tmp_path):
-    lines = [json.dumps({'_id': id, 'title': 'Aspirin\x1b]0;owned\x07 and \x9b2Jpolyps', 'text': 'Aspirin \x1b[8mprevents\u202e polyps.\x08\x08'})
+    lines = [json.dumps({'_id': id, 'title': 'Aspirin\x1b]0;owned\x07 and \x9b2Jpolyps',
+                         'text': 'Aspirin \x1b[8mprevents\u202e polyps.\x08\x08'})
              for id in ('PMC\x1b[31m7', 'PMC8', '\x1b[1m 9')]
-    build = cpqa('index', 'build', write_beir(tmp_path/'hostile\x1b[31m.jsonl', [], *lines, '{"_id": "\x1b[1m"}'), '--out', tmp_path/'library')
+    build = cpqa('index', 'build', write_beir(tmp_path/'hostile\x1b[31m.jsonl', [], *lines, '{"_id": "\x1b[1m"}'), '--out',
+                 tmp_path/'library')
     said = [build.stdout + build.stderr.replace(str(tmp_path), ''), good('index', 'info', tmp_path/'library'),
-            good('search', 'aspirin', '--library', tmp_path/'library', '--retriever', 'bm25'), good('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
+            good('search', 'aspirin', '--library', tmp_path/'library', '--retriever', 'bm25'),
+            good('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
     assert 'polyps' in said[2] and 'PMC8' in said[3]
     assert [escapes(s) for s in said] == [[], [], [], []]
 
@@ -209,7 +235,8 @@ def test_a_terminal_with_NO_COLOR_gets_no_colour(demo):
 
 
 def test_a_command_that_went_well_says_nothing_on_stderr(mixed, tmp_path, files):
-    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['search', 'ginger', '--library', mixed], ['index', 'info', mixed],
+    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['search', 'ginger', '--library', mixed],
+                 ['index', 'info', mixed],
                  ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
         assert cpqa(*argv).stderr == ''
 
@@ -219,9 +246,12 @@ def test_a_command_that_went_well_says_nothing_on_stderr(mixed, tmp_path, files)
 DANGER = 'My mother cannot breathe. Do aromatase inhibitors harm the heart in women with breast cancer?'
 WORDS = first_words(DANGER)
 WRONG = {
-    'no library': (('--library', 'no-such-library'), 'not a library'), 'no key': (('--llm', 'anthropic:claude-x'), 'ANTHROPIC_API_KEY'), 'no model': (('--llm', 'magic'), 'no language model'),
-    'a model for nothing': (('--strict',), 'give --llm too'), 'one option': (('--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'), '2 to 26 options'),
-    'a segmenter without a source': (('--segmenter', 'seos'), 'give --source'), 'no reranker': (('--reranker', 'magic'), 'not a reranker'), 'years exchanged': (('--since', '2020', '--until', '2010'), 'exchange them'),
+    'no library': (('--library', 'no-such-library'), 'not a library'), 'no key': (('--llm', 'anthropic:claude-x'), 'ANTHROPIC_API_KEY'),
+    'no model': (('--llm', 'magic'), 'no language model'),
+    'a model for nothing': (('--strict',), 'give --llm too'),
+    'one option': (('--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'), '2 to 26 options'),
+    'a segmenter without a source': (('--segmenter', 'seos'), 'give --source'), 'no reranker': (('--reranker', 'magic'), 'not a reranker'),
+    'years exchanged': (('--since', '2020', '--until', '2010'), 'exchange them'),
 }
 
 
@@ -240,7 +270,8 @@ def test_words_for_a_person_in_danger_come_before_any_error(options, why, form, 
 
 
 def test_words_for_a_person_in_danger_are_said_once(demo):
-    for done in (cpqa('ask', DANGER), cpqa('ask', DANGER, '--json')): assert (done.returncode, done.stderr, done.stdout.count(WORDS)) == (0, '', 1)
+    for done in (cpqa('ask', DANGER), cpqa('ask', DANGER, '--json')):
+        assert (done.returncode, done.stderr, done.stdout.count(WORDS)) == (0, '', 1)
     assert json.loads(done.stdout)['first'] == WORDS
     said = uncoloured(on_a_terminal('ask', DANGER))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and NOT_ADVICE in said
@@ -250,19 +281,23 @@ def test_on_a_terminal_they_come_at_once_and_in_front_of_json(demo):
     said = uncoloured(on_a_terminal('ask', DANGER, '--library', 'no-such-library', code=1))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and 'not a library' in said
     ours, theirs = pty.openpty()
-    for argv, out in (((), 1), (('--json',), 1), (('--library', 'no-such-library'), 0)):   # the standard output goes to a file, which holds the whole answer
-        done = subprocess.run([CPQA, 'ask', DANGER, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment())
+    for argv, out in (((), 1), (('--json',), 1), (('--library', 'no-such-library'), 0)):
+        # the standard output goes to a file, which holds the whole answer
+        done = subprocess.run([CPQA, 'ask', DANGER, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True,
+                              env=environment())
         said = uncoloured(os.read(ours, 65536).decode())
         assert said.startswith(WORDS) and said.count(WORDS) == 1 and done.stdout.count(WORDS) == out
     os.close(ours)
     os.close(theirs)
 
 
-@pytest.mark.parametrize('wrong, code', [(KeyboardInterrupt(), 130), (CpqaError('odd'), 1), (OSError('odd'), 1), (ZeroDivisionError('odd'), 1), (MemoryError(), 1)], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize('wrong, code',
+                         [(KeyboardInterrupt(), 130), (CpqaError('odd'), 1), (OSError('odd'), 1), (ZeroDivisionError('odd'), 1),
+                          (MemoryError(), 1)], ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize('question', [DANGER, QUESTION], ids=['danger', 'none'])
 def test_words_for_a_person_in_danger_survive_every_kind_of_error(question, wrong, code, monkeypatch, capsys):
     def fails(*args, **kwargs): raise wrong
-    monkeypatch.setattr('cpqa.cli.CancerQA', fails)
+    monkeypatch.setattr('cpqa.pipeline.CancerQA', fails)
     assert main(['ask', question]) == code
     out, err = capsys.readouterr()
     assert out == '' and err.startswith(WORDS if question == DANGER else 'cpqa: ') and err.count('\ncpqa: ') == (question == DANGER)
@@ -274,16 +309,18 @@ def test_words_for_a_person_in_danger_survive_a_full_disk(demo):
     assert done.returncode == 1 and done.stderr.startswith(WORDS) and 'cpqa: ' in done.stderr
 
 
-@pytest.mark.parametrize('argv', [('ask', DANGER, '--depth', '0'), ('ask', *DANGER.split()), (DANGER,), ('ask', DANGER, '--magic')], ids=['depth', 'no quotes', 'no command', 'no option'])
+@pytest.mark.parametrize('argv', [('ask', DANGER, '--depth', '0'), (*DANGER.split(),), (DANGER,), ('ask', DANGER, '--magic')],
+                         ids=['depth', 'no command, no quotes', 'no command', 'no option'])
 def test_words_for_a_person_in_danger_follow_a_command_that_is_none(argv):
     done = cpqa(*argv)
-    assert done.returncode == 2 and done.stdout == '' and done.stderr.startswith('usage: ') and done.stderr.endswith(f'\n\n{WORDS}\n\n')
+    assert done.returncode == 2 and done.stdout == '' and re.fullmatch(f'cpqa: [^\n]+\n\n{re.escape(WORDS)}\n\n', done.stderr)
 
 
 # ---- where the output goes
 
 def test_a_reader_that_leaves_early(demo):
-    done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" ask "{QUESTION}" --json | head -1'], capture_output=True, text=True, env=environment())
+    done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" ask "{QUESTION}" --json | head -1'], capture_output=True, text=True,
+                          env=environment())
     assert done.returncode == 0 and untroubled(done) and done.stdout == '{\n'
 
 
@@ -309,7 +346,8 @@ def test_output_to_nowhere(mixed):
 
 
 def test_output_that_cannot_hold_every_character(mixed):
-    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['ask', 'Does ginger ease nausea?', '--json', '--library', mixed]):
+    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed],
+                 ['ask', 'Does ginger ease nausea?', '--json', '--library', mixed]):
         said = good(*argv, env={'PYTHONIOENCODING': 'ascii'})
         assert 'Ginger tea eased nausea' in said and said.isascii()
 
@@ -320,11 +358,13 @@ def test_search(mixed):
     for way in ('bm25', 'dense', 'hybrid'):
         hits = json.loads(here('search', 'walking groups against fatigue', '--library', mixed, '--retriever', way, '--json'))
         assert hits[0]['id'] == '201' and [h['rank'] for h in hits] == [*range(1, len(hits) + 1)]
-        assert hits[0].keys() >= {'rank', 'id', 'score', 'title', 'year', 'url'} and hits[0]['url'] == 'https://pubmed.ncbi.nlm.nih.gov/201/'
+        assert hits[0].keys() >= {'rank', 'id', 'score', 'title', 'year',
+                                  'url'} and hits[0]['url'] == 'https://pubmed.ncbi.nlm.nih.gov/201/'
         assert sorted((h['score'] for h in hits), reverse=True) == [h['score'] for h in hits]
     assert len(hits) == len(HELD)
+    assert {h['score_kind'] for h in hits} == {'rank fusion'}
     line, *_ = here('search', 'walking groups against fatigue', '--library', mixed, '-k', 1).splitlines()
-    assert '201' in line and 'Walking groups' in line and _ == []
+    assert re.fullmatch(r' +1  201 +Walking groups', line) and _ == []
 
 
 def test_search_without_a_hit(mixed):
@@ -333,10 +373,11 @@ def test_search_without_a_hit(mixed):
     assert json.loads(here('search', 'zebrafish', '--library', mixed, '--retriever', 'bm25', '--json')) == []
 
 
-@pytest.mark.parametrize('k, way', [(10**9, 'hybrid'), (2**63, 'bm25'), (2**63, 'dense'), (10**30, 'hybrid')], ids=['10^9', '2^63 terms', '2^63 dense', '10^30'])
+@pytest.mark.parametrize('k, way', [(10**9, 'hybrid'), (2**63, 'bm25'), (2**63, 'dense'), (10**30, 'hybrid')],
+                         ids=['10^9', '2^63 terms', '2^63 dense', '10^30'])
 def test_search_for_more_than_anybody_reads(k, way, mixed):
     done = inside('search', 'cancer', '--library', mixed, '--retriever', way, '--json', '-k', k)
-    if done.returncode: assert done.returncode == 2 and 'argument -k' in done.stderr.splitlines()[-1] and untroubled(done)
+    if done.returncode: assert complaint(done, 2).startswith('-k must be a whole number')
     else: assert len(json.loads(done.stdout)) == len(HELD)
 
 
@@ -345,7 +386,9 @@ def test_search_for_more_than_anybody_reads(k, way, mixed):
 def test_a_mixed_library(mixed):
     assert held(mixed) == [('101', FIRST[0].title), ('104', FIRST[3].title), ('102', LATER[0].title), ('201', LATER[1].title)]
     said = here('index', 'info', mixed, '--verify')
-    for word in ('documents    4', EmbeddedEncoder().describe()['model'], 'first.xml', 'later.jsonl.gz', 'update.xml', 'all files verified'): assert word in said
+    for word in ('documents    4', EmbeddedEncoder().describe()['model'], 'first.xml', 'later.jsonl.gz', 'update.xml',
+                 'all files verified'): assert word in said
+    assert re.search('first.xml  [0-9,]+ bytes', here('index', 'info', mixed, '--files'))
     manifest = json.loads(here('index', 'info', mixed, '--json'))
     assert manifest['counts'] == {'documents': 4, 'replaced': 1, 'deleted': 1, 'skipped': 0} and len(manifest['sources']) == 3
 
@@ -353,8 +396,10 @@ def test_a_mixed_library(mixed):
 def test_the_latest_version_is_what_is_found(mixed):
     answer = asked('Does yoga improve sleep in people with colon cancer?', '--library', mixed)
     assert any('31 of 60' in c['quote'] for c in answer['citations'])
-    assert 'outdated' not in json.dumps(answer) and here('search', 'outdated', '--library', mixed, '--retriever', 'bm25').startswith('Nothing')
-    assert '103' not in [h['id'] for h in json.loads(here('search', 'vitamin Q bladder cancer mice', '--library', mixed, '--retriever', 'bm25', '--json'))]
+    assert 'outdated' not in json.dumps(answer) and here('search', 'outdated', '--library', mixed, '--retriever',
+                                                         'bm25').startswith('Nothing')
+    assert '103' not in [h['id'] for h in json.loads(here('search', 'vitamin Q bladder cancer mice', '--library', mixed, '--retriever',
+                                                          'bm25', '--json'))]
 
 
 def test_a_retracted_article_is_found_but_never_quoted(mixed):
@@ -448,19 +493,24 @@ def cut(data: bytes, at: float | int) -> bytes: return data[:int(len(data) * at)
 
 
 PACKED = gzip.compress(json.dumps({'_id': '1', 'text': 'x ' * 20 + str(list(range(2000)))}).encode(), mtime=0)
-XML = ('<PubmedArticleSet>' + '<PubmedArticle><MedlineCitation><PMID>1</PMID></MedlineCitation></PubmedArticle>' * 40 + '</PubmedArticleSet>').encode()
+XML = ('<PubmedArticleSet>' + '<PubmedArticle><MedlineCitation><PMID>1</PMID></MedlineCitation></PubmedArticle>' * 40
+       + '</PubmedArticleSet>').encode()
 BROKEN = {
-    'unknown type': ('notes.docx', b'PK words'), 'no type': ('corpus', b'{"_id": "1"}'), 'empty': ('a.jsonl', b''), 'empty gzip': ('a.xml.gz', b''),
-    'gzip of nothing': ('a.jsonl.gz', gzip.compress(b'', mtime=0)), 'not gzip': ('a.jsonl.gz', b'{"_id": "1"}'), 'gzip without its name': ('a.jsonl', PACKED),
+    'unknown type': ('notes.docx', b'PK words'), 'no type': ('corpus', b'{"_id": "1"}'), 'empty': ('a.jsonl', b''),
+    'empty gzip': ('a.xml.gz', b''),
+    'gzip of nothing': ('a.jsonl.gz', gzip.compress(b'', mtime=0)), 'not gzip': ('a.jsonl.gz', b'{"_id": "1"}'),
+    'gzip without its name': ('a.jsonl', PACKED),
     **{f'gzip cut at {at}': ('a.jsonl.gz', cut(PACKED, at)) for at in (1, 12, 0.5, -8, -1)},
     **{f'XML cut at {at}': ('a.xml', cut(XML, at)) for at in (5, 0.5, -19, -1)},
     'packed XML cut': ('a.xml.gz', gzip.compress(cut(XML, 0.5), mtime=0)),
-    'a web page': ('a.xml', b'<html><body>Too many requests</body></html>'), 'XML in JSON lines': ('a.jsonl', XML), 'JSON lines in XML': ('a.xml', b'{"_id": "1"}'),
+    'a web page': ('a.xml', b'<html><body>Too many requests</body></html>'), 'XML in JSON lines': ('a.jsonl', XML),
+    'JSON lines in XML': ('a.xml', b'{"_id": "1"}'),
     'an entity bomb': ('a.xml', b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><PubmedArticleSet>&b;</PubmedArticleSet>'),
     'UTF-16': ('a.xml', '<PubmedArticleSet/>'.encode('utf-16')),
 }
 HOLLOW = {
-    'no PMID anywhere': ('a.xml', b'<PubmedArticleSet><PubmedArticle><MedlineCitation/></PubmedArticle></PubmedArticleSet>'), 'no record': ('a.xml', b'<PubmedArticleSet/>'),
+    'no PMID anywhere': ('a.xml', b'<PubmedArticleSet><PubmedArticle><MedlineCitation/></PubmedArticle></PubmedArticleSet>'),
+    'no record': ('a.xml', b'<PubmedArticleSet/>'),
     'no id anywhere': ('a.jsonl', b'{"title": "A"}\n{"title": "B"}\n'), 'noise': ('a.jsonl', bytes(range(128, 256)) * 9),
 }
 
@@ -495,7 +545,8 @@ def test_names_that_are_not_text(old):
         assert done.returncode == 0 and untroubled(done) or complaint(done)
 
 
-@pytest.mark.parametrize('question, word', [('', 'empty'), (' \t\n', 'empty'), ('why ' * 10_000, '1,000')], ids=['empty', 'blank', '10,000 words'])
+@pytest.mark.parametrize('question, word', [('', 'empty'), (' \t\n', 'empty'), ('why ' * 10_000, '1,000')],
+                         ids=['empty', 'blank', '10,000 words'])
 def test_a_question_that_is_none(question, word):
     for command in ('ask', 'search'): assert word in complaint(inside(command, question))
 
@@ -504,22 +555,36 @@ def test_a_word_of_many_letters(bare):
     assert 'Nothing' in here('search', 'why' * 40_000, '--library', bare, '--retriever', 'bm25')
 
 
-USAGE = [(), ('ask',), ('index',), ('index', 'build', 'a.xml'), ('nonsense',), ('search', 'x', '-k', '-1'), ('search', 'x', '-k', 'many'),
-         ('search', 'x', '--retriever', 'magic'), ('ask', 'x', '--depth', '0'), ('ask', 'x', '--quotes', '1.5'), ('ask', 'x', 'y')]
+USAGE = [('ask',), ('index',), ('index', 'build', 'a.xml'), ('nonsense',), ('search', 'x', '-k', '-1'), ('search', 'x', '-k', 'many'),
+         ('search', 'x', '--retriever', 'magic'), ('ask', 'x', '--depth', '0'), ('ask', 'x', '--quotes', '1.5')]
 
 
 @pytest.mark.parametrize('argv', USAGE, ids=lambda argv: ' '.join(argv) or 'nothing')
 def test_a_command_that_is_none(argv):
-    done = cpqa(*argv)
-    assert done.returncode == 2 and untroubled(done) and done.stdout == ''
-    usage, *_, reason = done.stderr.splitlines()
-    assert usage.startswith('usage: cpqa') and reason.startswith('cpqa') and 'error: ' in reason
-    assert ' _' not in reason                         # no name from the inside of the program
+    reason = complaint(cpqa(*argv), 2)
+    assert 'cpqa help' in reason and ' _' not in reason   # where to read on, and no name from the inside of the program
 
 
 def test_help():
     for argv in (('--help',), ('ask', '--help'), ('index', 'build', '--help')):
         assert good(*argv).startswith('usage: cpqa')
+    assert good() == here('help') == here('--help') == here('-h')
+    assert here('help', 'index', 'build') == here('index', 'build', '--help') and here('-V') == here('--version') == f'cpqa {__version__}\n'
+
+
+def test_the_help_of_ask_begins_with_what_people_use_most():
+    said = cpqa('ask', '--help', env={'COLUMNS': '80'}).stdout
+    first, rest = said.split('What is searched:')
+    assert re.findall(r'^  (--[a-z-]+)', first, re.M) == ['--library', '--source', '--llm', '--since', '--json', '--trace']
+    assert re.findall(r'^(\w.+):$', rest, re.M) == ['How it is found', 'How it is answered', 'With a language model', 'Other options']
+    assert max(map(len, said.splitlines())) <= 80 and '{}' not in said
+
+
+@pytest.mark.parametrize('argv, meant',
+                         [(('aks', 'Why?'), 'ask'), (('help', 'serch'), 'search'), (('index', 'bild'), 'build'),
+                          (('ask', 'Why?', '--libary', 'x'), '--library'),
+                                         (('eval', 'retrieval', '--retreiver', 'bm25'), '--retriever')], ids=' '.join)
+def test_what_was_meant(argv, meant): assert f'did you mean {meant}' in complaint(inside(*argv), 2)
 
 
 # ---- bad libraries
@@ -546,7 +611,8 @@ DAMAGES = {                      # what is done to the library, and a word of th
     'an empty manifest': (lambda f: (f/'manifest.json').write_text(''), 'build'),
     'a list for a manifest': (lambda f: (f/'manifest.json').write_text('[]'), 'build'),
     'a manifest of brackets': (lambda f: (f/'manifest.json').write_text('[' * 100_000), 'build'),
-    'a manifest that is not text': (lambda f: (f/'manifest.json').write_bytes((f/'manifest.json').read_bytes().replace(*REPLACED)), 'build'),
+    'a manifest that is not text': (lambda f: (f/'manifest.json').write_bytes((f/'manifest.json').read_bytes().replace(*REPLACED)),
+                                    'build'),
     'a manifest without the model': (lambda f: edited(f, parts={'vectors': {}}), 'build'),
     'a manifest without files': (lambda f: (edited(f, files={}), (f/'vectors'/'index.faiss').unlink()), 'build'),
     'a manifest with a number for files': (lambda f: edited(f, files=5), 'build'),
@@ -570,7 +636,9 @@ def test_a_damaged_library(damage, word, mixed, tmp_path):
     assert word in complaint(inside('ask', 'Does ginger ease nausea?', '--library', broken))
 
 
-@pytest.mark.parametrize('change', [{'counts': {}}, {'parts': {'vectors': {}}}, {'files': {}}, {'parts': {'vectors': {'vectors': 'x', 'encoder': 3}}}], ids=str)
+@pytest.mark.parametrize('change',
+                         [{'counts': {}}, {'parts': {'vectors': {}}}, {'files': {}},
+                          {'parts': {'vectors': {'vectors': 'x', 'encoder': 3}}}], ids=str)
 def test_a_manifest_that_says_less(change, mixed, tmp_path):
     edited(broken := shutil.copytree(mixed, tmp_path/'broken'), **change)
     done = inside('index', 'info', broken, '--verify')
@@ -584,7 +652,9 @@ def test_a_damaged_library_can_be_built_again(damage, mixed, files, tmp_path):
     unharmed(broken)
 
 
-@pytest.mark.parametrize('damage', ['an empty manifest', 'a manifest of brackets', 'a manifest that is not text', 'a manifest with a number for files'])
+@pytest.mark.parametrize('damage',
+                         ['an empty manifest', 'a manifest of brackets', 'a manifest that is not text',
+                          'a manifest with a number for files'])
 def test_what_may_be_a_library_is_replaced_or_left_alone(damage, mixed, files, tmp_path):
     DAMAGES[damage][0](broken := shutil.copytree(mixed, tmp_path/'broken'))
     done = inside('index', 'build', *files, '--out', broken, '--no-vectors')
@@ -597,7 +667,8 @@ def test_what_is_no_library(tmp_path, files):
     for place, argv in ((tmp_path, ['ask', 'Does tea help?', '--library']), (tmp_path/'letter.txt', ['search', 'tea', '--library']),
                         (tmp_path/'nowhere', ['index', 'info'])):
         assert 'not a library' in complaint(inside(*argv, place))
-    for place in (tmp_path, tmp_path/'letter.txt', tmp_path/'letter.txt'/'x'): complaint(inside('index', 'build', *files, '--out', place, '--no-vectors'))
+    for place in (tmp_path, tmp_path/'letter.txt',
+                  tmp_path/'letter.txt'/'x'): complaint(inside('index', 'build', *files, '--out', place, '--no-vectors'))
     assert (tmp_path/'letter.txt').read_text() == 'Dear doctor' and [p.name for p in tmp_path.iterdir()] == ['letter.txt']
 
 
@@ -664,21 +735,21 @@ def interrupted(pipe: Path, *argv) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize('vectors', [[], ['--no-vectors']], ids=['with vectors', 'without'])
 def test_ctrl_c_while_a_library_is_built(vectors, old, files, tmp_path):
     said = complaint(interrupted(tmp_path/'slow.jsonl', 'index', 'build', *files, tmp_path/'slow.jsonl', '--out', old, *vectors), 130)
-    assert 'interrupted' in said
+    assert said.startswith('interrupted: the library is as it was before')
     unharmed(old)
 
 
 def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
     broken = shutil.copytree(bare, tmp_path/'broken')
     (broken/'manifest.json').unlink()
-    assert 'interrupted' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
+    assert 'interrupted: no answer was given' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
 
 
 @pytest.mark.parametrize('moment', ['retrieval.encoders.EmbeddedEncoder', 'pipeline.QuotingReader'])
 def test_ctrl_c_at_each_stage_of_an_answer(moment, demo):
     code = f'''
 import os, signal, sys
-import cpqa.cli, cpqa.pipeline
+import cpqa.cli, cpqa.libraries, cpqa.pipeline
 class Late(cpqa.{moment}):
     def __init__(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
@@ -715,7 +786,8 @@ def test_an_encoder_of_ones_own(own):
     assert len(hits) == len(HELD) and hits[0]['id'] == '201'   # BM25 knows, though the vectors mean nothing
     ranked = json.loads(here('search', 'walking groups', '--library', library, '--encoder', encoder, '--reranker', 'default', '--json'))
     assert ranked[0]['id'] == '201' and sorted(h['id'] for h in ranked) == sorted(h['id'] for h in hits)
-    assert asked('Do walking groups lessen fatigue?', '--library', library, '--encoder', encoder)['library'].startswith('library, 4 documents')
+    assert asked('Do walking groups lessen fatigue?', '--library', library, '--encoder',
+                 encoder)['library'].startswith('library, 4 documents')
 
 
 def test_a_library_of_another_encoder_is_refused_by_both_names(own, mixed):
@@ -732,23 +804,34 @@ def test_a_library_says_how_it_was_cut(single, bare):
     assert 'cut by' not in here('index', 'info', bare)
 
 
-@pytest.mark.parametrize('options, ranked', [((), 'default'), (('--reranker', 'bm25'), 'bm25'), (('--reranker', 'cosine', '--budget', '100000'), 'cosine'), (('--reranker', 'none'), 'none')], ids=['usual', 'bm25', 'cosine', 'none'])
+@pytest.mark.parametrize('options, ranked',
+                         [((), 'default'), (('--reranker', 'bm25'), 'bm25'), (('--reranker', 'cosine', '--budget', '100000'), 'cosine'),
+                          (('--reranker', 'none'), 'none')], ids=['usual', 'bm25', 'cosine', 'none'])
 def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
     told = asked(QUESTION, '--library', single, '--trace', *options)['trace']['passages']
-    assert told['reranker']['reranker'] == ranked and told['segmenter']['window'] == 2 and 0 < told['reranked'] <= told['candidates'] and told['stopped'] in ('all', 'settled')
-    assert f"Passages: {told['reranked']} of {told['candidates']} ranked by {ranked}" in here('ask', QUESTION, '--library', single, '--trace', *options)
+    assert told['reranker']['reranker'] == ranked and told['segmenter']['window'] == 2
+    assert 0 < told['reranked'] <= told['candidates'] and told['stopped'] in ('all', 'settled')
+    assert f"Passages: {told['reranked']} of {told['candidates']} ranked by {ranked}" in here('ask', QUESTION, '--library', single,
+                                                                                              '--trace', *options)
 
 
 @pytest.mark.parametrize('argv, why', [
-    (('ask', 'Why?', '--reranker', 'magic'), "'magic' is not a reranker: choose none, bm25"), (('ask', 'Why?', '--reranker', ''), "'' is not a reranker"),
-    (('ask', 'Why?', '--reranker', 'cross-encoder:/no/such'), 'give a folder that holds a model'), (('ask', 'Why?', '--reranker', 'monot5'), 'needs a model behind a colon'),
-    (('ask', 'Why?', '--segmenter', 'seos'), 'give --source pubmed or auto with it'), (('ask', 'Why?', '--source', 'pubmed', '--segmenter', 'magic'), "'magic' is not a segmenter"),
+    (('ask', 'Why?', '--reranker', 'magic'), "'magic' is not a reranker: choose none, bm25"),
+    (('ask', 'Why?', '--reranker', ''), "'' is not a reranker"),
+    (('ask', 'Why?', '--reranker', 'cross-encoder:/no/such'), 'give a folder that holds a model'),
+    (('ask', 'Why?', '--reranker', 'monot5'), 'needs a model behind a colon'),
+    (('ask', 'Why?', '--segmenter', 'seos'), 'give --source pubmed or auto with it'),
+    (('ask', 'Why?', '--source', 'pubmed', '--segmenter', 'magic'), "'magic' is not a segmenter"),
     (('ask', 'Why?', '--reranker', 'none', '--threshold', '0.3'), ', or leave out the threshold'),
-    (('ask', 'Why?', '--reranker', 'default:mine'), "'default' has no model: write default alone"), (('ask', 'Why?', '--encoder', 'none'), 'none is no sound fast encoder'),
-    (('search', 'tea', '--encoder', ''), 'no sound fast encoder'), (('index', 'build', 'x.xml', '--out', 'y', '--encoder', 'none'), 'none is no sound fast encoder'),
+    (('ask', 'Why?', '--reranker', 'default:mine'), "'default' has no model: write default alone"),
+    (('ask', 'Why?', '--encoder', 'none'), 'none is no sound fast encoder'),
+    (('search', 'tea', '--encoder', ''), 'no sound fast encoder'),
+    (('index', 'build', 'x.xml', '--out', 'y', '--encoder', 'none'), 'none is no sound fast encoder'),
     (('index', 'build', 'x.xml', '--out', 'y', '--encoder', 'none', '--no-vectors'), 'give one of them'),
-    (('search', 'tea', '--reranker', 'magic'), "'magic' is not a reranker"), (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'magic'), "'magic' is not a segmenter"),
-    (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'fixed:5:5'), 'less than its size (5), got 5'), (('index', 'build', 'x.xml', '--out', 'y', '--no-vectors', '--segmenter', 'seos'), 'leave out the segmenter'),
+    (('search', 'tea', '--reranker', 'magic'), "'magic' is not a reranker"),
+    (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'magic'), "'magic' is not a segmenter"),
+    (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'fixed:5:5'), 'less than its size (5), got 5'),
+    (('index', 'build', 'x.xml', '--out', 'y', '--no-vectors', '--segmenter', 'seos'), 'leave out the segmenter'),
 ], ids=lambda value: ' '.join(value) if isinstance(value, tuple) else '')
 def test_ways_that_are_none(argv, why, tmp_path):
     assert why in complaint(inside(*argv, cwd=tmp_path, env={'CPQA_CACHE': str(tmp_path/'cache')}))
@@ -758,7 +841,8 @@ def test_ways_that_are_none(argv, why, tmp_path):
 # ---- the cache
 
 def test_an_answer_loads_no_training_library(demo):
-    code = f'import sys; from cpqa.cli import main; code = main(["ask", {QUESTION!r}]); print(sorted({{m.split(".")[0] for m in sys.modules}})); sys.exit(code)'
+    code = (f'import sys; from cpqa.cli import main; code = main(["ask", {QUESTION!r}]); '
+            'print(sorted({m.split(".")[0] for m in sys.modules})); sys.exit(code)')
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment())
     loaded = ast.literal_eval(done.stdout.splitlines()[-1])
     assert done.returncode == 0 and 'openvino' in loaded

@@ -13,7 +13,8 @@ from rich.console import Console
 from cpqa.core.records import NOT_ADVICE, Answer, CheckedClaim, Citation, Document
 from cpqa.core.toy import TOY
 from cpqa.display import answer_html, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line
-from cpqa.pipeline import CancerQA, build_index
+from cpqa.libraries import build_index
+from cpqa.pipeline import CancerQA
 
 EVIL = '</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]'
 TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small'}

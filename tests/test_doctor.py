@@ -1,5 +1,4 @@
 "What the doctor sees: damage, keys that it never shows, services that are slow, and that it looks without touching."
-import argparse
 import json
 import os
 import shutil
@@ -16,24 +15,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
+from cpqa.cli import main
 from cpqa.core.llm_server import LLMServer
-from cpqa.doctor import Check, cache_check, check_lines, checks, doctor_parser, key_check, keys, model_checks, package_check, requirements, service_check, service_checks, services, unfit
+from cpqa.doctor import (Check, cache_check, check_lines, checks, key_check, keys, model_checks, package_check, requirements,
+                         service_check, service_checks, services, unfit)
 from cpqa.retrieval import prepared
 
 KEYS, SERVICES = keys(), services()
 
-RUN = 'import argparse, sys; from cpqa.doctor import *; p = argparse.ArgumentParser(); doctor_parser(p); doctor_command(p.parse_args(sys.argv[1:]))'
+RUN = 'import sys; from cpqa.cli import main; sys.exit(main(["doctor", *sys.argv[1:]]))'
 
 
 def run(*argv, code=RUN, **env) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, '-c', code, *argv], cwd=ROOT, env=environment(**env), capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, '-c', code, *argv], cwd=ROOT, env=environment(**env), capture_output=True, text=True,
+                          timeout=120)
 
 
 # ---- it looks and does not touch
 
 def test_it_imports_nothing_heavy_and_makes_nothing(tmp_path):
-    after = RUN.replace('doctor_command(', 'import os; sys.excepthook = lambda *e: print(e[1], file=sys.stderr); found = checks(); print(sorted(') \
-               .replace('p.parse_args(sys.argv[1:]))', "m for m in sys.modules if m.split('.')[0] in ('torch', 'transformers', 'anthropic', 'openai', 'openvino', 'faiss', 'pandas')))")
+    heavy = ('torch', 'transformers', 'anthropic', 'openai', 'openvino', 'faiss', 'pandas')
+    after = ('import sys; from cpqa.doctor import checks; found = checks(); '
+             f"print(sorted(m for m in sys.modules if m.split('.')[0] in {heavy}))")
     done = run(code=after, CPQA_CACHE=str(tmp_path/'cache'))
     assert done.returncode == 0 and done.stdout.strip() == '[]', done
     assert list(tmp_path.iterdir()) == []
@@ -57,12 +60,14 @@ def test_a_key_is_never_shown(value):
     assert check.said in {key_check('OPENAI_API_KEY', {'OPENAI_API_KEY': v}).said for v in ('', 'not-a-real-key', '"')}
 
 
-@pytest.mark.parametrize('value, ok', [('not-a-real-key', True), ('', None), ('  ', None), ('not-a-real-key\n', False), ('"not-a-real-key"', False),
+@pytest.mark.parametrize('value, ok',
+                         [('not-a-real-key', True), ('', None), ('  ', None), ('not-a-real-key\n', False), ('"not-a-real-key"', False),
                                        ('not a key', False), ('not-a-real-kéy', False), ('not-a-real-key\u200b', False)])
 def test_a_badly_copied_key_is_told(value, ok): assert key_check('OPENAI_API_KEY', {'OPENAI_API_KEY': value}).ok is ok
 
 
-@given(st.lists(st.builds(Check, st.text(max_size=20), st.sampled_from([True, False, None]), st.text(max_size=60), st.text(max_size=60)), max_size=5))
+@given(st.lists(st.builds(Check, st.text(max_size=20), st.sampled_from([True, False, None]), st.text(max_size=60), st.text(max_size=60)),
+                max_size=5))
 def test_lines_are_lines_whatever_is_said(found):
     assert all(line.isprintable() for line in check_lines(found)) and len(check_lines(found)) == sum(1 + bool(c.hint) for c in found)
 
@@ -96,7 +101,8 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path):
 
 @pytest.mark.parametrize('line, extra, package, least', [
     ('numpy', '', 'numpy', ''), ('urllib3>=2', '', 'urllib3', '2'), ('nbdev==2.4.14; extra == "dev"', 'dev', 'nbdev', ''),
-    ('pandas<3,>=2.1.0 ; python_version > "3.10" and extra == \'eval\'', 'eval', 'pandas', '2.1.0'), ('ibm-x[a,b]>=1; extra == "all"', 'all', 'ibm-x', '1')])
+    ('pandas<3,>=2.1.0 ; python_version > "3.10" and extra == \'eval\'', 'eval', 'pandas', '2.1.0'),
+    ('ibm-x[a,b]>=1; extra == "all"', 'all', 'ibm-x', '1')])
 def test_lines_of_metadata_are_read(line, extra, package, least):
     found = requirements([line], ['dev', 'eval', 'all'])
     assert [(e, n.name, [s.version for s in n.specifier if s.operator == '>=']) for e, needs in found.items() for n in needs] == [(extra, package, [least] if least else [])]
@@ -172,8 +178,5 @@ def test_nothing_goes_online_unasked():
 
 
 def test_a_bad_timeout_is_refused(capsys):
-    p = argparse.ArgumentParser()
-    doctor_parser(p)
-    for wrong in ('0', 'nan', '1e9', 'soon'):
-        with pytest.raises(SystemExit): p.parse_args(['--timeout', wrong])
-    assert 'seconds above 0' in capsys.readouterr().err
+    for wrong in ('0', 'nan', '1e9', 'soon'): assert main(['doctor', '--timeout', wrong]) == 2
+    assert capsys.readouterr().err.count('seconds above 0') == 4

@@ -1,4 +1,4 @@
-"""`cpqa eval`, `cpqa datasets` and `cpqa search --reranker` from end to end: invented folders, broken ones, and the real data where it is at hand."""
+"""`cpqa eval`, `cpqa datasets` and `cpqa search --reranker` from end to end: invented folders, broken ones, and real data."""
 import gzip
 import json
 import os
@@ -14,9 +14,9 @@ from helpers import complaint, cpqa, escapes, good, inside, untroubled, write_be
 from cpqa.core.records import Document
 from cpqa.evaluation.collections import Question, Questions, read_qrels
 from cpqa.evaluation.runs import Outcome, Run, System, run
+from cpqa.libraries import build_index
 from cpqa.literature.library import build_library
 from cpqa.passages.tiny_models import tiny_bert
-from cpqa.pipeline import build_index
 from cpqa.retrieval.encoders import prepare_encoder
 from cpqa.retrieval.fusion import fuse
 
@@ -85,12 +85,14 @@ ASKED = {f'q{n}': f'Where do {" and ".join(R.sample(HERBS, 2))} grow?' for n in 
 GRADES = {q: {f'd{n}': R.randint(0, 3) for n in R.sample(range(120), 12)} for q in ASKED}
 
 
-def beir(folder: Path, head='query-id\tcorpus-id\tscore\n', line='{q}\t{d}\t{g}\n', split='test', packed=False, numbers=False, documents=GARDEN, asked=ASKED, grades=GRADES, more='') -> Path:
+def beir(folder: Path, head='query-id\tcorpus-id\tscore\n', line='{q}\t{d}\t{g}\n', split='test', packed=False, numbers=False,
+         documents=GARDEN, asked=ASKED, grades=GRADES, more='') -> Path:
     "A BEIR folder of the garden, in one of the forms that are about."
     id = (lambda name: int(name[1:])) if numbers else str
     put(folder/f'corpus.jsonl{".gz" * packed}', [{'_id': id(d.id), 'title': d.title, 'text': d.text, 'metadata': {}} for d in documents])
     put(folder/f'queries.jsonl{".gz" * packed}', [{'_id': id(q), 'text': text} for q, text in asked.items()])
-    put(folder/'qrels'/f'{split}.tsv{".gz" * packed}', [(head + ''.join(line.format(q=id(q), d=id(d), g=g) for q, of in grades.items() for d, g in of.items()) + more).removesuffix('\n')])
+    put(folder/'qrels'/f'{split}.tsv{".gz" * packed}',
+        [(head + ''.join(line.format(q=id(q), d=id(d), g=g) for q, of in grades.items() for d, g in of.items()) + more).removesuffix('\n')])
     return folder
 
 
@@ -101,7 +103,8 @@ def garden(tmp_path_factory) -> Path: return beir(tmp_path_factory.mktemp('beir'
 @pytest.fixture(scope='module')
 def usual(garden) -> tuple[dict, Path]:
     "The report of bm25 on the garden, and the file of its rankings."
-    return report(garden.parent, 'retrieval', '--data', garden, '--retriever', 'bm25', '--run-file', garden.parent/'run.jsonl', how=cpqa), garden.parent/'run.jsonl'
+    return report(garden.parent, 'retrieval', '--data', garden, '--retriever', 'bm25', '--run-file', garden.parent/'run.jsonl',
+                  how=cpqa), garden.parent/'run.jsonl'
 
 
 def trec(run_file: Path, grades: dict[str, dict[str, int]]) -> dict[str, float]:
@@ -110,28 +113,34 @@ def trec(run_file: Path, grades: dict[str, dict[str, int]]) -> dict[str, float]:
     found = {q: {h.id: -float(rank) for rank, h in enumerate(o.hits, 1)} for q, o in Run.read(run_file).outcomes.items()}
     theirs = {'nDCG@10': 'ndcg_cut_10', 'Hit@5': 'success_5', 'R@10': 'recall_10', 'R@50': 'recall_50', 'R@100': 'recall_100'}
     every = pytrec_eval.RelevanceEvaluator(grades, set(theirs.values())).evaluate(found)
-    first = pytrec_eval.RelevanceEvaluator(grades, {'recip_rank'}).evaluate({q: dict(list(ranked.items())[:10]) for q, ranked in found.items()})
+    first = pytrec_eval.RelevanceEvaluator(grades,
+                                           {'recip_rank'}).evaluate({q: dict(list(ranked.items())[:10]) for q, ranked in found.items()})
     mean = lambda values, name: sum(v[name] for v in values.values()) / len(grades)   # what it leaves out scores 0
     return {ours: mean(every, name) for ours, name in theirs.items()} | {'MRR@10': mean(first, 'recip_rank')}
 
 
 def test_a_report_of_retrieval(usual):
     found, _ = usual
-    assert list(found['measures']) == ['nDCG@10', 'MRR@10', 'Hit@5', 'R@10', 'R@50', 'R@100'] and all(m['n'] == len(ASKED) for m in found['measures'].values())
+    assert list(found['measures']) == ['nDCG@10', 'MRR@10', 'Hit@5', 'R@10', 'R@50',
+                                       'R@100'] and all(m['n'] == len(ASKED) for m in found['measures'].values())
     assert (found['n_queries'], found['n_failed'], found['n_without_hits'], found['n_documents']) == (16, 0, 1, 120)
     assert found['ms_per_query'].keys() == {'p50', 'p95'} and 0 < found['ms_per_query']['p50'] <= found['ms_per_query']['p95']
-    assert found['faults'] == {'count': 0, 'first': []} and found['system']['name'] == 'bm25' and (found['data'], found['split']) == ('garden', 'test')
+    assert found['faults'] == {'count': 0,
+                               'first': []} and found['system']['name'] == 'bm25' and (found['data'], found['split']) == ('garden', 'test')
 
 
 def test_the_measures_are_those_of_pytrec_eval(usual):
     found, run_file = usual
     theirs = trec(run_file, GRADES)
-    assert {name: round(m['value'], 4) for name, m in found['measures'].items()} == {name: round(theirs[name], 4) for name in found['measures']}
+    assert {name: round(m['value'], 4) for name,
+            m in found['measures'].items()} == {name: round(theirs[name], 4) for name in found['measures']}
     assert 0.05 < theirs['nDCG@10'] < 0.95
 
 
-FORMS = {'packed': dict(packed=True), 'no header': dict(head=''), 'as TREC writes it': dict(head='', line='{q} 0 {d} {g}\n'), 'four columns': dict(line='{q}\t0\t{d}\t{g}\n'),
-         'Windows': dict(line='{q}\t{d}\t{g}\r\n'), 'grades with a point': dict(line='{q}\t{d}\t{g}.0\n'), 'only a dev split': dict(split='dev'), 'ids that are numbers': dict(numbers=True)}
+FORMS = {'packed': dict(packed=True), 'no header': dict(head=''), 'as TREC writes it': dict(head='', line='{q} 0 {d} {g}\n'),
+         'four columns': dict(line='{q}\t0\t{d}\t{g}\n'),
+         'Windows': dict(line='{q}\t{d}\t{g}\r\n'), 'grades with a point': dict(line='{q}\t{d}\t{g}.0\n'),
+         'only a dev split': dict(split='dev'), 'ids that are numbers': dict(numbers=True)}
 
 
 @pytest.mark.parametrize('form', FORMS.values(), ids=FORMS.keys())
@@ -144,7 +153,8 @@ def test_faults_are_counted_and_queries_stay_in_the_denominator(tmp_path):
     asked = {'q1': 'ginger', 'q2': 'ginger ' * 1200, 'q3': 'ginger and clover', 'q4': 'Not judged?'}
     grades = {'q1': {'d1': 1}, 'q2': {'d2': 1}, 'q3': {'nobody': 1}}
     more = 'q9\td1\t1\nq1\td1\t1\nq1\td2\tgood\nq1 d2\nq1\t\t1\n'     # an unknown query, a second grade, and three lines that are none
-    folder = beir(tmp_path/'bad', documents=[Document(id='d1', title='Ginger'), Document(id='d2', title='Clover')], asked=asked, grades=grades, more=more)
+    folder = beir(tmp_path/'bad', documents=[Document(id='d1', title='Ginger'), Document(id='d2', title='Clover')], asked=asked,
+                  grades=grades, more=more)
     for name in ('corpus.jsonl', 'queries.jsonl'):
         with open(folder/name, 'a') as f: f.write('not JSON\n{"text": "no id"}\n')
     found = report(tmp_path, 'retrieval', '--data', folder, '--retriever', 'bm25', '--run-file', tmp_path/'run')
@@ -168,16 +178,20 @@ def test_splits(garden, tmp_path):
 
 
 BROKEN = {
-    'no folder': (lambda f: shutil.rmtree(f), 'holds no corpus.jsonl'), 'no corpus': (lambda f: (f/'corpus.jsonl').unlink(), 'holds no corpus.jsonl'),
-    'no queries': (lambda f: (f/'queries.jsonl').unlink(), 'holds no queries.jsonl'), 'no qrels': (lambda f: shutil.rmtree(f/'qrels'), 'there is nothing'),
-    'two corpora': (lambda f: put(f/'corpus.jsonl.gz', ['{}']), 'both corpus.jsonl and corpus.jsonl.gz'), 'empty qrels': (lambda f: (f/'qrels'/'test.tsv').write_text(''), 'empty'),
+    'no folder': (lambda f: shutil.rmtree(f), 'holds no corpus.jsonl'),
+    'no corpus': (lambda f: (f/'corpus.jsonl').unlink(), 'holds no corpus.jsonl'),
+    'no queries': (lambda f: (f/'queries.jsonl').unlink(), 'holds no queries.jsonl'),
+    'no qrels': (lambda f: shutil.rmtree(f/'qrels'), 'there is nothing'),
+    'two corpora': (lambda f: put(f/'corpus.jsonl.gz', ['{}']), 'both corpus.jsonl and corpus.jsonl.gz'),
+    'empty qrels': (lambda f: (f/'qrels'/'test.tsv').write_text(''), 'empty'),
     'qrels of a header': (lambda f: (f/'qrels'/'test.tsv').write_text('query-id\tcorpus-id\tscore\n'), 'no query is judged'),
     'qrels of others': (lambda f: (f/'qrels'/'test.tsv').write_text('x\td1\t1\n'), 'the query x is not in queries.jsonl'),
     'qrels of noise': (lambda f: (f/'qrels'/'test.tsv').write_bytes(bytes(range(128, 256))), 'no query is judged'),
     'a corpus of noise': (lambda f: (f/'corpus.jsonl').write_bytes(bytes(range(128, 256)) * 9), 'corpus.jsonl'),
     'a web page': (lambda f: (f/'queries.jsonl').write_text('<!doctype html><p>Too many requests'), 'web page'),
     'a pointer of LFS': (lambda f: (f/'corpus.jsonl').write_text('version https://git-lfs.github.com/spec/v1\n'), 'corpus.jsonl'),
-    'a packed corpus cut': (lambda f: (f/'corpus.jsonl').rename(f/'corpus.jsonl.gz') and (f/'corpus.jsonl.gz').write_bytes(gzip.compress(b'{"_id": "1"}' * 99)[:-9]), 'corpus.jsonl.gz')}
+    'a packed corpus cut': (lambda f: (f/'corpus.jsonl').rename(f/'corpus.jsonl.gz')
+                            and (f/'corpus.jsonl.gz').write_bytes(gzip.compress(b'{"_id": "1"}' * 99)[:-9]), 'corpus.jsonl.gz')}
 
 
 @pytest.mark.parametrize('harm, why', BROKEN.values(), ids=BROKEN.keys())
@@ -187,24 +201,38 @@ def test_a_broken_folder(harm, why, garden, tmp_path):
 
 
 @pytest.mark.parametrize('argv, why', [
-    (['--json', 'no/where.json'], 'no/where.json cannot be written'), (['--json', '.'], '. cannot be written'), (['--k', 3], 'k must be at least 5'),
+    (['--json', 'no/where.json'], 'no/where.json cannot be written'), (['--json', '.'], '. cannot be written'),
+    (['--k', 3], 'k must be at least 5'),
     (['--split', 'none'], "split 'none'"), (['--library', 'nowhere'], 'nowhere')], ids=spoken)
 def test_what_cannot_be_done_is_said_before_any_work(argv, why, garden, tmp_path, empty):
     assert why in complaint(inside('eval', 'retrieval', '--data', garden, '--retriever', 'bm25', *argv, cwd=tmp_path, env=empty))
     assert not Path(empty['CPQA_CACHE']).exists() and not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize('argv', [['--retriever', 'magic'], ['--k', 0], ['--k', 'ten'], ['--depth', -1], ['--data'], ['--scope', 'global']], ids=spoken)
+@pytest.mark.parametrize('argv',
+                         [['--retriever', 'magic'], ['--k', 0], ['--k', 'ten'], ['--depth', -1], ['--data'], ['--scope', 'global']],
+                         ids=spoken)
 def test_words_that_the_command_line_does_not_know(argv, garden):
     done = inside('eval', 'retrieval', '--data', garden, *argv)
-    assert done.returncode == 2 and untroubled(done) and done.stdout == '' and 'error: ' in done.stderr.splitlines()[-1]
+    assert 'cpqa help eval retrieval' in complaint(done, 2)
+
+
+@pytest.mark.parametrize('argv, where, kept', [
+    (['retrieval', '--data', '.'], 'tasks.evaluate_retrieval', '--run-file'), (['passages', '--data', '.'], 'passages.evaluate_passages', '--run-file'),
+    (['answers', '--recorded', 'x', '--dataset', 'medqa', '--data', '.', '--policy', 'wrong'], 'tasks.evaluate_answers', 'nothing was changed')], ids=spoken)
+def test_ctrl_c_says_what_is_kept(argv, where, kept, monkeypatch):
+    def stopped(*args, **more): raise KeyboardInterrupt
+    monkeypatch.setattr(f'cpqa.evaluation.{where}', stopped)
+    said = complaint(inside('eval', *argv), 130)
+    assert said.startswith('interrupted: ') and kept in said
 
 
 def test_the_library_is_built_once_and_kept(garden, tmp_path, empty):
     kept = lambda: [(p.name, p.stat().st_mtime_ns) for p in (Path(empty['CPQA_CACHE'])/'libraries').iterdir() if not p.name.startswith('.')]
     first = report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', env=empty)
     before = kept()
-    assert len(before) == 1 and report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', env=empty)['measures'] == first['measures'] and kept() == before
+    assert len(before) == 1 and report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25',
+                                       env=empty)['measures'] == first['measures'] and kept() == before
     changed = beir(tmp_path/'garden', documents=GARDEN[::-1])     # the same name, and another corpus
     report(tmp_path, 'retrieval', '--data', changed, '--retriever', 'bm25', env=empty)
     assert len(kept()) == 2
@@ -232,7 +260,8 @@ def test_a_library_that_was_given(garden, usual, tmp_path):
 
 # ---- eval retrieval without leaks
 
-ORCHARD = [Document(id=f'd{n}', title='Ginger' * (n % 2), text='ginger ' * (9 - n) + 'and tea', year=2000 + n) for n in range(8)] + [Document(id='d8', text='ginger')]
+ORCHARD = [Document(id=f'd{n}', title='Ginger' * (n % 2), text='ginger ' * (9 - n) + 'and tea', year=2000 + n)
+           for n in range(8)] + [Document(id='d8', text='ginger')]
 PICKED = {'q1': 'ginger', 'q2': 'ginger and tea', 'q3': 'tea', 'q4': 'ginger tea'}
 FRUIT = {'q1': {'d0': 1, 'd5': 2}, 'q2': {'d7': 1, 'd0': 0}, 'q3': {'d8': 1, 'd1': 1}, 'q4': {'d2': 0}}
 
@@ -254,13 +283,17 @@ def hits_of(run_file: Path) -> dict[str, list[str]]: return {q: [h.id for h in o
 def test_sources_are_excluded(reranker, orchard, tmp_path):
     folder, library = orchard
     argv = ('retrieval', '--data', folder, '--library', library, '--retriever', 'bm25', *reranker)
-    plain, cut = report(tmp_path, *argv, '--run-file', tmp_path/'all'), report(tmp_path, *argv, '--exclude-source', '--run-file', tmp_path/'cut', how=cpqa)
+    plain, cut = report(tmp_path, *argv, '--run-file', tmp_path/'all'), report(tmp_path, *argv, '--exclude-source', '--run-file',
+                                                                               tmp_path/'cut', how=cpqa)
     every, found = hits_of(tmp_path/'all'), hits_of(tmp_path/'cut')
     assert {q: set(every[q]) - set(found[q]) for q in PICKED} == {'q1': {'d0'}, 'q2': {'d0', 'd7'}, 'q3': set(), 'q4': set()}
-    assert (plain['switches'], plain['queries_with_source'], plain['relevant_excluded'], plain['n_queries_without_relevant']) == (None, 2, 0, 0)
+    assert (plain['switches'], plain['queries_with_source'], plain['relevant_excluded'],
+            plain['n_queries_without_relevant']) == (None, 2, 0, 0)
     assert (cut['queries_with_source'], cut['relevant_excluded'], cut['n_queries_without_relevant'], cut['n_queries']) == (2, 2, 1, 4)
-    assert cut['switches'] == {'exclude_source': True, 'until': None, 'undated': 'drop'} == Run.read(tmp_path/'cut').header.switches.to_dict()
-    left = {'q1': {'d5': 2}, 'q3': FRUIT['q3'], 'q4': FRUIT['q4']}          # q2 has nothing left to find; q4 never had, and scores nought as before
+    assert cut['switches'] == {'exclude_source': True, 'until': None,
+                               'undated': 'drop'} == Run.read(tmp_path/'cut').header.switches.to_dict()
+    left = {'q1': {'d5': 2}, 'q3': FRUIT['q3'],
+            'q4': FRUIT['q4']}          # q2 has nothing left to find; q4 never had, and scores nought as before
     mrr = lambda q: next((1 / n for n, d in enumerate(found[q], 1) if left[q].get(d)), 0)
     assert cut['measures']['MRR@10']['n'] == 3 and value(cut, 'MRR@10') == pytest.approx(sum(map(mrr, left)) / 3, abs=1e-6)
     assert 'a run of another switches' in complaint(inside('eval', *argv, '--run-file', tmp_path/'cut'))
@@ -270,12 +303,14 @@ def test_a_reranker_does_not_see_what_is_left_out(orchard, tmp_path):
     "The two that a reranker of depth 2 may reorder are the best that are allowed, not those of the best that are."
     folder, library = orchard
     argv = ('retrieval', '--data', folder, '--library', library, '--retriever', 'bm25', '--until', 2004)
-    for name, more in (('first', []), ('reranked', ['--reranker', 'bm25', '--depth', 2])): report(tmp_path, *argv, *more, '--run-file', tmp_path/name)
+    for name, more in (('first', []),
+                       ('reranked', ['--reranker', 'bm25', '--depth', 2])): report(tmp_path, *argv, *more, '--run-file', tmp_path/name)
     first, reranked = hits_of(tmp_path/'first'), hits_of(tmp_path/'reranked')
     assert all(set(first[q][:2]) == set(reranked[q][:2]) and first[q][2:] == reranked[q][2:] for q in PICKED)
 
 
-@pytest.mark.parametrize('undated, more', [('drop', []), ('drop', ['--undated', 'drop']), ('keep', ['--undated', 'keep'])], ids=['default', 'drop', 'keep'])
+@pytest.mark.parametrize('undated, more', [('drop', []), ('drop', ['--undated', 'drop']), ('keep', ['--undated', 'keep'])],
+                         ids=['default', 'drop', 'keep'])
 def test_documents_after_a_year_are_left_out(undated, more, orchard, tmp_path):
     folder, library = orchard
     argv = ('retrieval', '--data', folder, '--library', library, '--retriever', 'bm25', '--until', 2005, *more)
@@ -290,29 +325,35 @@ def test_documents_after_a_year_are_left_out(undated, more, orchard, tmp_path):
 
 def test_fused_rankings_close_up_where_a_document_is_left_out(tmp_path):
     "A document that is left out holds no rank in either search: what is fused is as of a library that never held it."
-    kept = [Document(id=f'd{n}', title=t, text=f'{t} eased pain.', year=2000) for n, t in enumerate(('Ginger tea', 'Clover tea', 'Nettle soup', 'Ginger bread'))]
+    kept = [Document(id=f'd{n}', title=t, text=f'{t} eased pain.', year=2000) for n,
+            t in enumerate(('Ginger tea', 'Clover tea', 'Nettle soup', 'Ginger bread'))]
     late = [Document(id=f'e{n}', title='Ginger', text='Ginger tea eased all pain.', year=2010) for n in range(3)]
     asked, grades = {'q1': 'Does ginger tea ease pain?', 'q2': 'And nettle soup?'}, {'q1': {'d0': 1}, 'q2': {'d2': 1}}
     folder = beir(tmp_path/'tea', documents=kept + late, asked=asked, grades=grades)
     for name, documents in (('all', kept + late), ('early', kept)): build_index([documents], tmp_path/name)
     argv = ('retrieval', '--data', folder, '--retriever')
-    for name, more in (('plain', []), ('reranked', ['--reranker', 'cosine', '--depth', 2])):     # of vectors, since BM25's weights are those of the whole library
+    for name, more in (('plain', []),
+                       ('reranked', ['--reranker', 'cosine', '--depth',
+                                     2])):     # of vectors, since BM25's weights are those of the whole library
         cut = report(tmp_path, *argv, 'dense', *more, '--library', tmp_path/'all', '--until', 2005, '--run-file', tmp_path/f'{name}.cut')
         early = report(tmp_path, *argv, 'dense', *more, '--library', tmp_path/'early', '--run-file', tmp_path/f'{name}.early')
         assert hits_of(tmp_path/f'{name}.cut') == hits_of(tmp_path/f'{name}.early') and cut['measures'] == early['measures']
-    for way in ('bm25', 'dense', 'hybrid'): report(tmp_path, *argv, way, '--library', tmp_path/'all', '--until', 2005, '--run-file', tmp_path/way)
+    for way in ('bm25', 'dense', 'hybrid'): report(tmp_path, *argv, way, '--library', tmp_path/'all', '--until', 2005, '--run-file',
+                                                   tmp_path/way)
     terms, dense, hybrid = (Run.read(tmp_path/way).outcomes for way in ('bm25', 'dense', 'hybrid'))
     assert all(hybrid[q].hits == tuple(fuse(terms[q].hits, dense[q].hits)) for q in asked)
 
 
 @pytest.mark.parametrize('argv, why', [
-    (['--exclude-source'], 'no query of garden names a document that it was written from'), (['--until', 2015], 'has a year, so none can be cut after 2015'),
+    (['--exclude-source'], 'no query of garden names a document that it was written from'),
+    (['--until', 2015], 'has a year, so none can be cut after 2015'),
     (['--undated', 'keep'], 'it needs --until YEAR'), (['--until', 2015, '--undated', 'keep'], 'has a year')], ids=spoken)
 def test_switches_that_can_do_nothing(argv, why, garden):
     assert why in complaint(inside('eval', 'retrieval', '--data', garden, '--retriever', 'bm25', *argv))
 
 
-@pytest.mark.parametrize('argv', [['--until', 'soon'], ['--until', 15], ['--until', -2015], ['--until', '２０１５'], ['--undated', 'perhaps']], ids=spoken)
+@pytest.mark.parametrize('argv', [['--until', 'soon'], ['--until', 15], ['--until', -2015], ['--until', '２０１５'], ['--undated', 'perhaps']],
+                         ids=spoken)
 def test_years_that_are_none(argv, orchard):
     done = inside('eval', 'retrieval', '--data', orchard[0], *argv)
     assert done.returncode == 2 and untroubled(done) and done.stdout == ''
@@ -322,7 +363,8 @@ def test_switches_that_leave_nothing_to_find(orchard, tmp_path):
     folder, library = orchard
     argv = ('eval', 'retrieval', '--data', folder, '--library', library, '--retriever', 'bm25')
     found = report(tmp_path, *argv[1:], '--until', 1999)
-    assert (found['measures']['MRR@10']['n'], found['n_queries_without_relevant'], value(found, 'MRR@10')) == (1, 3, 0)     # q4, of which nothing was relevant
+    assert (found['measures']['MRR@10']['n'], found['n_queries_without_relevant'],
+            value(found, 'MRR@10')) == (1, 3, 0)     # q4, of which nothing was relevant
     put(tmp_path/'fewer'/'queries.jsonl', [{'_id': q, 'text': text} for q, text in PICKED.items() if q != 'q4'])
     for name in ('corpus.jsonl', 'qrels'): (tmp_path/'fewer'/name).symlink_to(folder/name)
     assert 'so nothing can be scored' in complaint(inside(*argv[:3], tmp_path/'fewer', *argv[4:], '--until', 1999))
@@ -334,22 +376,30 @@ def test_sources_that_cannot_be_read_are_faults(orchard, tmp_path):
     put(tmp_path/'bad'/'queries.jsonl', [{'_id': q, 'text': text} | more for (q, text), more in zip(PICKED.items(), bad)])
     for name in ('corpus.jsonl', 'qrels'): (tmp_path/'bad'/name).symlink_to(folder/name)
     found = report(tmp_path, 'retrieval', '--data', tmp_path/'bad', '--library', library, '--retriever', 'bm25', '--exclude-source')
-    assert (found['n_queries'], found['queries_with_source'], found['faults']['count']) == (4, 1, 3) and 'the source of q1 is unknown' in found['faults']['first'][0]
+    assert (found['n_queries'], found['queries_with_source'],
+            found['faults']['count']) == (4, 1, 3) and 'the source of q1 is unknown' in found['faults']['first'][0]
 
 
 def test_vectors_and_both_rerankers(tmp_path):
     asked = {'q1': 'What eases vomiting?', 'q2': 'Does stretching help people sleep?'}
-    folder = beir(tmp_path/'small', documents=[Document(id='d1', title='Ginger', text='Ginger tea eased nausea.'), Document(id='d2', title='Yoga', text='Yoga improved sleep.'),
-                                                Document(id='d3', title='Chess', text='Chess is played on 64 squares.')], asked=asked, grades={'q1': {'d1': 2}, 'q2': {'d2': 1}})
-    for way, more in (('dense', []), ('hybrid', ['--reranker', 'cosine']), ('hybrid', ['--reranker', 'bm25', '--depth', 1]), ('hybrid', ['--reranker', 'default'])):
+    folder = beir(tmp_path/'small',
+                  documents=[Document(id='d1', title='Ginger', text='Ginger tea eased nausea.'),
+                             Document(id='d2', title='Yoga', text='Yoga improved sleep.'),
+                                                Document(id='d3', title='Chess', text='Chess is played on 64 squares.')], asked=asked,
+                                                grades={'q1': {'d1': 2}, 'q2': {'d2': 1}})
+    for way, more in (('dense', []), ('hybrid', ['--reranker', 'cosine']), ('hybrid', ['--reranker', 'bm25', '--depth', 1]),
+                      ('hybrid', ['--reranker', 'default'])):
         found = report(tmp_path, 'retrieval', '--data', folder, '--retriever', way, *more, how=cpqa if way == 'dense' else inside)
-        assert (found['n_failed'], value(found, 'nDCG@10'), value(found, 'R@10')) == (0, 1, 1) and found['system']['parts'] == {'retriever': way, 'reranker': more[1] if more else 'none'}
+        assert (found['n_failed'], value(found, 'nDCG@10'),
+                value(found, 'R@10')) == (0, 1,
+                                          1) and found['system']['parts'] == {'retriever': way, 'reranker': more[1] if more else 'none'}
 
 
 def test_a_reranker_reorders_what_was_found_and_no_more(garden, usual, tmp_path):
     argv = ('retrieval', '--data', garden, '--retriever', 'bm25', '--reranker', 'bm25')
     found = report(tmp_path, *argv, '--depth', 5, '--run-file', tmp_path/'run')
-    assert found['system']['name'] == 'bm25 + bm25' and round(trec(tmp_path/'run', GRADES)['nDCG@10'], 4) == round(value(found, 'nDCG@10'), 4)
+    assert found['system']['name'] == 'bm25 + bm25' and round(trec(tmp_path/'run', GRADES)['nDCG@10'],
+                                                              4) == round(value(found, 'nDCG@10'), 4)
     before, after = (Run.read(path).outcomes for path in (usual[1], tmp_path/'run'))
     ids = lambda o: [h.id for h in o.hits]
     assert all(sorted(ids(before[q])[:5]) == sorted(ids(after[q])[:5]) and ids(before[q])[5:] == ids(after[q])[5:] for q in ASKED)
@@ -357,11 +407,13 @@ def test_a_reranker_reorders_what_was_found_and_no_more(garden, usual, tmp_path)
 
 
 def test_the_default_reranker_orders_documents_as_search_does(garden, tmp_path):
-    found = report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', '--reranker', 'default', '--depth', 7, '--run-file', tmp_path/'run')
+    found = report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', '--reranker', 'default', '--depth', 7, '--run-file',
+                   tmp_path/'run')
     assert (found['system']['name'], found['n_failed']) == ('bm25 + default', 0)
     build_index([GARDEN], tmp_path/'library')
     for id, hits in list(hits_of(tmp_path/'run').items())[:5]:
-        asked = went('search', ASKED[id], '--library', tmp_path/'library', '--retriever', 'bm25', '--reranker', 'default', '--depth', 7, '-k', 20, '--json')
+        asked = went('search', ASKED[id], '--library', tmp_path/'library', '--retriever', 'bm25', '--reranker', 'default', '--depth', 7,
+                     '-k', 20, '--json')
         assert [h['id'] for h in json.loads(asked)] == hits[:20] != []
 
 
@@ -370,14 +422,16 @@ def test_an_encoder_of_ones_own_is_measured(garden, trials, tmp_path):
     argv = ('retrieval', '--data', garden, '--retriever', 'dense')
     ours, own = (report(tmp_path, *argv, *more) for more in ((), ('--encoder', encoder)))
     assert ours['n_failed'] == own['n_failed'] == 0 and ours['measures'] != own['measures']
-    assert report(tmp_path, 'passages', '--data', trials, '--segmenter', 'sentences:8:0', '--retriever', 'dense', '--encoder', encoder)['n_failed'] == 0
+    assert report(tmp_path, 'passages', '--data', trials, '--segmenter', 'sentences:8:0', '--retriever', 'dense', '--encoder',
+                  encoder)['n_failed'] == 0
     for task, data in (('retrieval', garden), ('passages', trials)):
         assert 'no sound fast encoder' in complaint(inside('eval', task, '--data', data, '--encoder', tmp_path/'tiny'))
 
 
 def test_fewer_documents_give_fewer_measures(garden, tmp_path):
     "R@50 of ten documents would be no R@50."
-    assert list(report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', '--k', 10)['measures']) == ['nDCG@10', 'MRR@10', 'Hit@5', 'R@10']
+    assert list(report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', '--k',
+                       10)['measures']) == ['nDCG@10', 'MRR@10', 'Hit@5', 'R@10']
     assert list(report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', '--k', 5)['measures']) == ['Hit@5']
 
 
@@ -405,14 +459,16 @@ def test_a_run_file_of_something_else(garden, usual, tmp_path):
 
 def test_hostile_names_steer_no_terminal(tmp_path):
     asked = {'q1': 'ginger', 'q2\x1b[31m': 'clover'}
-    folder = beir(tmp_path/'gar\x1b[31mden', documents=GARDEN[:9], asked=asked, grades={'q1': {'d\x1b]0;owned\x07': 1, 'd1': 1}, 'q2\x1b[31m': {'d\u202e2': 1}})
+    folder = beir(tmp_path/'gar\x1b[31mden', documents=GARDEN[:9], asked=asked,
+                  grades={'q1': {'d\x1b]0;owned\x07': 1, 'd1': 1}, 'q2\x1b[31m': {'d\u202e2': 1}})
     assert escapes(went('eval', 'retrieval', '--data', folder, '--retriever', 'bm25')) == []
     assert escapes(complaint(inside('eval', 'retrieval', '--data', folder, '--retriever', 'bm25', '--split', '\x1b[31m'))) == []
 
 
 @pytest.mark.parametrize('task', ['retrieval', 'passages'])
 def test_a_reranker_that_nobody_knows(task, garden, trials, empty):
-    done = cpqa('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25', '--reranker', 'magic', env=empty)
+    done = cpqa('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25', '--reranker', 'magic',
+                env=empty)
     assert "'magic' is not a reranker: choose " in complaint(done)
     assert not Path(empty['CPQA_CACHE']).exists()
 
@@ -420,7 +476,8 @@ def test_a_reranker_that_nobody_knows(task, garden, trials, empty):
 @pytest.mark.parametrize('task', ['retrieval', 'passages'])
 def test_without_the_extra(task, garden, trials, tmp_path, empty):
     for name in ('ir_measures', 'scipy'): (tmp_path/f'{name}.py').write_text(f'raise ModuleNotFoundError("none", name={name!r})')
-    done = cpqa('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25', env={'PYTHONPATH': str(tmp_path), **empty})
+    done = cpqa('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25',
+                env={'PYTHONPATH': str(tmp_path), **empty})
     assert 'cpqa[eval]' in complaint(done)
     assert not Path(empty['CPQA_CACHE']).exists()
 
@@ -431,13 +488,16 @@ def words(n: int, word: str = 'rest') -> str: return ' '.join([word] * n)
 
 
 # Passages of fixed:5:0 hold five words of four letters, 24 characters, and begin 25 characters apart.
-TEXTS = {'PMC1': f'pain {words(4)} {words(10)}', 'PMC2': f'{words(5)} pain {words(9)}', 'PMC3': f'{words(5)} {words(5)} pain pain pain pain pain', 'PMC4': words(15, 'none')}
+TEXTS = {'PMC1': f'pain {words(4)} {words(10)}', 'PMC2': f'{words(5)} pain {words(9)}',
+         'PMC3': f'{words(5)} {words(5)} pain pain pain pain pain', 'PMC4': words(15, 'none')}
 
 
 def marked(folder: Path, asked, texts=TEXTS, packed: bool = False) -> Path:
     "An Evidence Inference folder; `asked` are rows of id, article and spans, or rows as they are."
     put(folder/f'articles.jsonl{".gz" * packed}', [{'pmcid': id, 'text': text} for id, text in texts.items()])
-    rows = [row if isinstance(row, str | dict) else {'id': row[0], 'pmcid': row[1], 'question': 'And pain?', 'evidence': row[2], 'label': 'significantly decreased'} for row in asked]
+    rows = [row if isinstance(row, str | dict)
+            else {'id': row[0], 'pmcid': row[1], 'question': 'And pain?', 'evidence': row[2], 'label': 'significantly decreased'}
+            for row in asked]
     put(folder/f'questions.jsonl{".gz" * packed}', rows)
     return folder
 
@@ -445,23 +505,29 @@ def marked(folder: Path, asked, texts=TEXTS, packed: bool = False) -> Path:
 @pytest.fixture(scope='module')
 def trials(tmp_path_factory) -> Path:
     "Of five questions, the spans of three are covered at least half by the passage with the word that is asked for."
-    asked = [('whole', 'PMC1', [[0, 10]]), ('half', 'PMC1', [[19, 29]]), ('less', 'PMC1', [[20, 30]]), ('one of two', 'PMC2', [[0, 4], [25, 29]]), ('none', 'PMC4', [[0, 4]])]
+    asked = [('whole', 'PMC1', [[0, 10]]), ('half', 'PMC1', [[19, 29]]), ('less', 'PMC1', [[20, 30]]),
+             ('one of two', 'PMC2', [[0, 4], [25, 29]]), ('none', 'PMC4', [[0, 4]])]
     return marked(tmp_path_factory.mktemp('evidence')/'trials', asked)
 
 
 @pytest.mark.parametrize('packed', [False, True])
 def test_a_passage_counts_from_half_a_span(packed, trials, tmp_path):
     folder = trials if not packed else marked(tmp_path/'trials', (trials/'questions.jsonl').read_text().splitlines(), packed=True)
-    found = report(tmp_path, 'passages', '--data', folder, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--scope', 'article', how=inside if packed else cpqa)
-    assert {name: (m['value'], m['n']) for name, m in found['measures'].items()} == {name: (0.6, 5) for name in ('Hits@5', 'MRR@5', 'Hits@320words', 'Hits@640words')}
-    assert (found['n_questions'], found['n_failed'], found['n_without_hits'], found['n_articles'], found['n_passages'], found['faults']['count']) == (5, 0, 1, 4, 12, 0)
+    found = report(tmp_path, 'passages', '--data', folder, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--scope', 'article',
+                   how=inside if packed else cpqa)
+    assert {name: (m['value'], m['n']) for name,
+            m in found['measures'].items()} == {name: (0.6, 5) for name in ('Hits@5', 'MRR@5', 'Hits@320words', 'Hits@640words')}
+    assert (found['n_questions'], found['n_failed'], found['n_without_hits'], found['n_articles'], found['n_passages'],
+            found['faults']['count']) == (5, 0, 1, 4, 12, 0)
 
 
 def test_whole_articles_are_drawn_and_chance_is_told(trials, tmp_path):
     argv = ('passages', '--data', trials, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--k', 1)
     found = report(tmp_path, *argv)
-    assert found['interval'] == '95 %, bootstrap over the 3 articles asked about, each drawn with all its questions' and found['measures']['Hits@1']['n'] == 5
-    assert found['chance'] == {'Hits@1': pytest.approx((1 + 1 + 1 + 2 + 1) / 3 / 5, abs=1e-6), 'MRR@1': found['chance']['Hits@1']} and found['words_per_passage'] == 5
+    assert found['interval'] == '95 %, bootstrap over the 3 articles asked about, each drawn with all its questions'
+    assert found['measures']['Hits@1']['n'] == 5
+    assert found['chance'] == {'Hits@1': pytest.approx((1 + 1 + 1 + 2 + 1) / 3 / 5, abs=1e-6),
+                               'MRR@1': found['chance']['Hits@1']} and found['words_per_passage'] == 5
     assert f'5.0 words in a passage; a random order of the article: Hits@1 {found["chance"]["Hits@1"]:.4f}' in went('eval', *argv)
     other = report(tmp_path, *argv, '--scope', 'global')
     assert other['chance'] is None and other['words_per_passage'] == 5
@@ -477,15 +543,19 @@ def test_questions_of_one_article_are_no_independent_evidence(tmp_path):
 def test_scopes(trials, tmp_path):
     argv = ('passages', '--data', trials, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--k', 1)
     found = {scope: report(tmp_path, *argv, '--scope', scope) for scope in ('article', 'global')}
-    assert [value(found[scope], 'Hits@1') for scope in found] == [0.6, 0] and [found[scope]['n_without_hits'] for scope in found] == [1, 0]   # all of PMC3's words are pain
+    assert [value(found[scope], 'Hits@1') for scope in found] == [0.6,
+                                                                  0] and [found[scope]['n_without_hits']
+                                                                          for scope in found] == [1, 0]   # all of PMC3's words are pain
     every = report(tmp_path, *argv[:-2], '--scope', 'global')
-    assert list(every['measures']) == ['Hits@5', 'MRR@5', 'Hits@320words', 'Hits@640words'] and value(every, 'Hits@5') == 0.6 > value(every, 'MRR@5') > 0
+    assert list(every['measures']) == ['Hits@5', 'MRR@5', 'Hits@320words',
+                                       'Hits@640words'] and value(every, 'Hits@5') == 0.6 > value(every, 'MRR@5') > 0
     assert report(tmp_path, *argv)['measures'] == found['article']['measures']
 
 
 @pytest.mark.parametrize('name', ['sentences', 'sentences:12', 'sentences:40:10', 'fixed', 'fixed:8:2'])
 def test_segmenters_by_name(name, tmp_path):
-    text = 'Ginger tea was given to ten people. Half of them felt no pain after a week. Nobody left the trial. The others slept badly, and two of them complained.'
+    text = 'Ginger tea was given to ten people. Half of them felt no pain after a week. Nobody left the trial. '\
+           'The others slept badly, and two of them complained.'
     start = text.index('Half')
     folder = marked(tmp_path/'one', [('1', 'PMC1', [[start, start + 41]])], {'PMC1': text})
     found = report(tmp_path, 'passages', '--data', folder, '--segmenter', name, '--retriever', 'bm25')
@@ -494,7 +564,8 @@ def test_segmenters_by_name(name, tmp_path):
 
 @pytest.mark.parametrize('argv, why', [
     (['--segmenter', ''], 'with commas between'),
-    *[(['--segmenter', name], f"'{name}' is not a segmenter") for name in ('paragraphs', 'fixed:0', 'fixed:5:5', 'fixed:five', 'fixed:5:1:1', 'fixed:-5')],
+    *[(['--segmenter', name], f"'{name}' is not a segmenter")
+      for name in ('paragraphs', 'fixed:0', 'fixed:5:5', 'fixed:five', 'fixed:5:1:1', 'fixed:-5')],
     (['--json', 'no/where.json'], 'cannot be written')], ids=spoken)
 def test_passages_that_cannot_be_had(argv, why, trials, tmp_path, empty):
     assert why in complaint(inside('eval', 'passages', '--data', trials, '--retriever', 'bm25', *argv, cwd=tmp_path, env=empty))
@@ -503,15 +574,20 @@ def test_passages_that_cannot_be_had(argv, why, trials, tmp_path, empty):
 
 def test_faults_of_articles_and_questions(tmp_path):
     texts = TEXTS | {'PMC5': ' ' * 50}
-    asked = [('good', 'PMC1', [[0, 10]]), ('nowhere', 'PMC9', [[0, 4]]), ('outside', 'PMC1', [[0, 9999]]), ('good', 'PMC1', [[0, 10]]), ('half good', 'PMC1', [[0, 10], [9, 3]]),
+    asked = [('good', 'PMC1', [[0, 10]]), ('nowhere', 'PMC9', [[0, 4]]), ('outside', 'PMC1', [[0, 9999]]), ('good', 'PMC1', [[0, 10]]),
+             ('half good', 'PMC1', [[0, 10], [9, 3]]),
              'not JSON', {'id': 'no spans', 'pmcid': 'PMC1', 'question': 'Why?'}, ('blank', 'PMC5', [[0, 4]])]
     found = report(tmp_path, 'passages', '--data', marked(tmp_path/'bad', asked, texts), '--segmenter', 'fixed:5:0', '--retriever', 'bm25')
-    assert (found['n_questions'], found['n_failed'], found['faults']['count']) == (3, 1, 6) and value(found, 'Hits@5') == pytest.approx(2 / 3, abs=1e-6)
+    assert (found['n_questions'], found['n_failed'],
+            found['faults']['count']) == (3, 1, 6) and value(found, 'Hits@5') == pytest.approx(2 / 3, abs=1e-6)
     assert any('PMC9 is not among the articles' in fault for fault in found['faults']['first'])
 
 
-@pytest.mark.parametrize('name, rows, why', [('articles.jsonl', [], 'empty'), ('questions.jsonl', ['not JSON'], 'no question of evidence-inference could be read'),
-                                             ('questions.jsonl', None, 'holds no questions.jsonl'), ('articles.jsonl', ['<html>'], 'web page')])
+@pytest.mark.parametrize('name, rows, why',
+                         [('articles.jsonl', [], 'empty'),
+                          ('questions.jsonl', ['not JSON'], 'no question of evidence-inference could be read'),
+                                             ('questions.jsonl', None, 'holds no questions.jsonl'),
+                                             ('articles.jsonl', ['<html>'], 'web page')])
 def test_a_broken_folder_of_articles(name, rows, why, trials, tmp_path):
     folder = shutil.copytree(trials, tmp_path/'trials')
     (folder/name).unlink()
@@ -520,10 +596,12 @@ def test_a_broken_folder_of_articles(name, rows, why, trials, tmp_path):
 
 
 def test_passages_with_vectors_and_a_run_file(trials, tmp_path):
-    argv = ('passages', '--data', trials, '--segmenter', 'fixed:5:0', '--retriever', 'hybrid', '--reranker', 'cosine', '--run-file', tmp_path/'run')
+    argv = ('passages', '--data', trials, '--segmenter', 'fixed:5:0', '--retriever', 'hybrid', '--reranker', 'cosine', '--run-file',
+            tmp_path/'run')
     first = report(tmp_path, *argv)
     before = (tmp_path/'run').read_bytes()
-    assert first['n_failed'] == first['n_without_hits'] == 0 and value(first, 'Hits@5') == 1     # all three passages of each article are found, and 'less' is half in its second
+    assert first['n_failed'] == first['n_without_hits'] == 0
+    assert value(first, 'Hits@5') == 1     # all three passages of each article are found, and 'less' is half in its second
     assert report(tmp_path, *argv)['measures'] == first['measures'] and (tmp_path/'run').read_bytes() == before
     assert 'a run of another system' in complaint(inside('eval', *argv, '--scope', 'global'))
 
@@ -531,12 +609,14 @@ def test_passages_with_vectors_and_a_run_file(trials, tmp_path):
 # ---- eval answers
 
 DRINKS = {'A': 'tea', 'B': 'wine', 'C': 'milk', 'D': 'beer'}
-SAID = ['{"answer_choice": "B"}', 'The answer is (C).', 'I cannot answer this.', 'B or A', '', None, 'Error code: 429 - Rate limit reached', 'None of the above.']
+SAID = ['{"answer_choice": "B"}', 'The answer is (C).', 'I cannot answer this.', 'B or A', '', None,
+        'Error code: 429 - Rate limit reached', 'None of the above.']
 GOLD = 'BCDABCDA'
 
 
 def medqa(folder: Path, gold: str = GOLD) -> Path:
-    put(folder/'phrases_no_exclude_test.jsonl', [{'question': f'Which drink is number {n}?', 'options': DRINKS, 'answer_idx': g} for n, g in enumerate(gold)])
+    put(folder/'phrases_no_exclude_test.jsonl',
+        [{'question': f'Which drink is number {n}?', 'options': DRINKS, 'answer_idx': g} for n, g in enumerate(gold)])
     return folder
 
 
@@ -566,28 +646,35 @@ def test_policies(policy, right, n, drinks, answers, tmp_path):
     if right: assert value(found, 'accuracy') == right / n
     else:
         assert value(found, 'accuracy') * 8 in range(2, 9) and scored(tmp_path, answers, drinks, policy)['measures'] == found['measures']
-        assert {value(scored(tmp_path, answers, drinks, policy, '--seed', seed), 'accuracy') for seed in (1, 2, 5, 8)} != {value(found, 'accuracy')}
+        assert {value(scored(tmp_path, answers, drinks, policy, '--seed', seed), 'accuracy')
+                for seed in (1, 2, 5, 8)} != {value(found, 'accuracy')}
 
 
 def test_the_first_option_profits_from_unread_answers_under_one_policy_alone(tmp_path):
-    unread = ['I cannot answer this.', 'None of the above.', 'E', 'The weather is fine.', 'Error code: 429 - Rate limit reached', '', 'B or C', None]
+    unread = ['I cannot answer this.', 'None of the above.', 'E', 'The weather is fine.', 'Error code: 429 - Rate limit reached', '',
+              'B or C', None]
     data, file = medqa(tmp_path, 'A' * 40), recorded(tmp_path/'answers.jsonl', unread * 5)
     found = {policy: scored(tmp_path, file, data, policy) for policy in ('wrong', 'first-option', 'random')}
-    assert value(found['wrong'], 'accuracy') == 0 and value(found['first-option'], 'accuracy') == 5 / 8 and value(found['random'], 'accuracy') < 0.5
+    assert value(found['wrong'], 'accuracy') == 0 and value(found['first-option'],
+                                                            'accuracy') == 5 / 8 and value(found['random'], 'accuracy') < 0.5
     assert all(sum(f['failures'].values()) == 40 and f['failures']['missing'] == 5 and value(f, 'coverage') == 0 for f in found.values())
-    assert 'none of 40 questions was answered' in complaint(inside('eval', 'answers', '--recorded', file, '--dataset', 'medqa', '--data', data, '--policy', 'abstain'))
+    assert 'none of 40 questions was answered' in complaint(inside('eval', 'answers', '--recorded', file, '--dataset', 'medqa', '--data',
+                                                                   data, '--policy', 'abstain'))
 
 
 def test_what_is_wrong_with_a_recorded_file_is_counted(drinks, tmp_path):
-    more = [{'id': '0000', 'raw': ['A']}, {'id': '9999', 'raw': ['A']}, {'id': 7, 'raw': 'A'}, 'not JSON', {'id': '0001', 'raw': 5}, {'raw': ['A']}, [], {'id': None, 'raw': 'A'}]
+    more = [{'id': '0000', 'raw': ['A']}, {'id': '9999', 'raw': ['A']}, {'id': 7, 'raw': 'A'}, 'not JSON', {'id': '0001', 'raw': 5},
+            {'raw': ['A']}, [], {'id': None, 'raw': 'A'}]
     found = scored(tmp_path, recorded(tmp_path/'answers.jsonl', SAID, *more), drinks)
     assert value(found, 'accuracy') == 0.25 and (found['n'], found['faults']['count'], found['answers_to_unknown_questions']) == (8, 6, 2)
     assert 'a second answer to 0000, of which the first counts' in ' '.join(found['faults']['first'])
-    assert '6 faults in the files' in went('eval', 'answers', '--recorded', tmp_path/'answers.jsonl', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong')
+    assert '6 faults in the files' in went('eval', 'answers', '--recorded', tmp_path/'answers.jsonl', '--dataset', 'medqa', '--data',
+                                           drinks, '--policy', 'wrong')
 
 
 @pytest.mark.parametrize('rows, why', [
-    ([{'id': '9999', 'raw': ['A']}], 'answers none of these 8 questions'), ([], 'empty'), (['not JSON'], 'holds no answer'), (['[1]', '{"raw": "A"}'], 'holds no answer'),
+    ([{'id': '9999', 'raw': ['A']}], 'answers none of these 8 questions'), ([], 'empty'), (['not JSON'], 'holds no answer'),
+    (['[1]', '{"raw": "A"}'], 'holds no answer'),
     (['<!doctype html>'], 'web page'), (None, 'cannot be read')], ids=['another set', 'empty', 'noise', 'no ids', 'a web page', 'no file'])
 def test_a_recorded_file_of_something_else(rows, why, drinks, tmp_path):
     file = tmp_path/'answers.jsonl' if rows is None else put(tmp_path/'answers.jsonl', rows)
@@ -605,14 +692,20 @@ def test_a_recorded_file_that_was_cut(drinks, tmp_path):
     data = recorded(tmp_path/'answers.jsonl', SAID).read_bytes()
     (tmp_path/'answers.jsonl').write_bytes(data[:data.index(b'0003') + 10])
     found = scored(tmp_path, tmp_path/'answers.jsonl', drinks)
-    assert found['failures'] == {'missing': 5, 'refused': 1} and found['faults']['count'] == 1 and (found['n'], value(found, 'accuracy')) == (8, 0.25)
+    assert found['failures'] == {'missing': 5,
+                                 'refused': 1} and found['faults']['count'] == 1 and (found['n'], value(found, 'accuracy')) == (8, 0.25)
     (tmp_path/'answers.jsonl.gz').write_bytes(gzip.compress(data)[:-9])
-    assert 'cannot be read to its end' in complaint(inside('eval', 'answers', '--recorded', tmp_path/'answers.jsonl.gz', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong'))
+    assert 'cannot be read to its end' in complaint(inside('eval', 'answers', '--recorded', tmp_path/'answers.jsonl.gz', '--dataset',
+                                                           'medqa', '--data', drinks, '--policy', 'wrong'))
 
 
-@pytest.mark.parametrize('argv, why', [(['--policy', 'best'], "'best' is not a policy: choose one of wrong, abstain, first-option, random"), (['--dataset', 'medqb'], "no set called 'medqb'"),
-                                       (['--dataset', 'mmlu'], 'holds no files of mmlu'), (['--data', 'nowhere'], 'is no folder'), (['--json', 'no/where.json'], 'cannot be written'),
-                                       (['--against', 'nowhere'], 'nowhere'), (['--only', 'nowhere'], 'nowhere'), (['--dataset', 'healthsearchqa', '--data', 'asked'], 'gold label')], ids=spoken)
+@pytest.mark.parametrize('argv, why',
+                         [(['--policy', 'best'], "'best' is not a policy: choose one of wrong, abstain, first-option, random"),
+                          (['--dataset', 'medqb'], "no set called 'medqb'"),
+                                       (['--dataset', 'mmlu'], 'holds no files of mmlu'), (['--data', 'nowhere'], 'is no folder'),
+                                       (['--json', 'no/where.json'], 'cannot be written'),
+                                       (['--against', 'nowhere'], 'nowhere'), (['--only', 'nowhere'], 'nowhere'),
+                                       (['--dataset', 'healthsearchqa', '--data', 'asked'], 'gold label')], ids=spoken)
 def test_answers_that_cannot_be_scored(argv, why, drinks, answers, tmp_path):
     put(tmp_path/'asked'/'healthsearchqa.txt', ['Why is ice cold?'])
     options = {'--recorded': answers, '--dataset': 'medqa', '--data': drinks, '--policy': 'wrong'} | dict(zip(argv[::2], argv[1::2]))
@@ -630,7 +723,8 @@ def test_two_systems_question_by_question(drinks, answers, tmp_path):
     found = scored(tmp_path, answers, drinks, 'wrong', '--against', other)     # right: 0 and 1
     c = found['comparison']
     assert (c['n'], c['right_only_here'], c['right_only_against']) == (8, 1, 5) and c['p_mcnemar'] == pytest.approx(binomtest(1, 6).pvalue)
-    assert c['difference']['low'] <= c['difference']['value'] == -0.5 <= c['difference']['high'] and value(found['against'], 'accuracy') == 0.75
+    assert c['difference']['low'] <= c['difference']['value'] == -0.5 <= c['difference']['high'] and value(found['against'],
+                                                                                                           'accuracy') == 0.75
     both = scored(tmp_path, answers, drinks, 'abstain', '--against', other)['comparison']     # 0 and 1 alone were answered by both
     assert (both['n'], both['right_only_here'], both['right_only_against']) == (2, 1, 0)
     same = scored(tmp_path, answers, drinks, 'wrong', '--against', answers)['comparison']
@@ -642,15 +736,18 @@ def test_two_systems_question_by_question(drinks, answers, tmp_path):
 def test_a_run_of_ours_as_a_recorded_file(drinks, tmp_path):
     from cpqa.evaluation.datasets import load
     asked = load('medqa', drinks)
-    run(System('toy'), lambda q: Outcome(q.id, prediction='B', raw='' if q.id > '0003' else 'The answer is (C).'), asked, tmp_path/'run.jsonl')
+    run(System('toy'), lambda q: Outcome(q.id, prediction='B', raw='' if q.id > '0003' else 'The answer is (C).'), asked,
+        tmp_path/'run.jsonl')
     found = scored(tmp_path, tmp_path/'run.jsonl', drinks)
-    assert (value(found, 'accuracy'), value(found, 'coverage'), found['faults']['count']) == (2 / 8, 1, 0)     # C of the first four, B of the last four
+    assert (value(found, 'accuracy'), value(found, 'coverage'),
+            found['faults']['count']) == (2 / 8, 1, 0)     # C of the first four, B of the last four
 
 
 def test_a_question_of_a_run_that_was_asked_again(drinks, tmp_path):
     from cpqa.evaluation.datasets import load
     asked, wants = load('medqa', drinks), {q.id: q.gold for q in load('medqa', drinks)}
-    run(System('toy'), lambda q: Outcome(q.id, error='TimeoutError') if q.id < '0004' else Outcome(q.id, wants[q.id]), asked, tmp_path/'run.jsonl')
+    run(System('toy'), lambda q: Outcome(q.id, error='TimeoutError') if q.id < '0004' else Outcome(q.id, wants[q.id]), asked,
+        tmp_path/'run.jsonl')
     run(System('toy'), lambda q: Outcome(q.id, wants[q.id]), asked, tmp_path/'run.jsonl', retry_errors=True)
     assert value(scored(tmp_path, tmp_path/'run.jsonl', drinks), 'accuracy') == 1
 
@@ -678,24 +775,33 @@ def test_the_list_of_sets():
     assert all(int(line[1].replace(',', '')) > 0 and line[-1].startswith('http') for line in lines)
 
 
-@pytest.mark.parametrize('argv, why', [(['medqb'], "no set called 'medqb'"), (['healthsearchqa'], 'cannot be downloaded by its name'), (['medqa', '--to', 'there'], 'no connection'),
+@pytest.mark.parametrize('argv, why',
+                         [(['medqb'], "no set called 'medqb'"), (['healthsearchqa'], 'cannot be downloaded by its name'),
+                          (['medqa', '--to', 'there'], 'no connection'),
                                        (['medqa', '--to', 'file'], 'file')], ids=spoken)
 def test_downloads_that_fail(argv, why, tmp_path):
     (tmp_path/'file').write_text('')
-    nowhere = {name: 'http://127.0.0.1:9' for name in ('http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY')} | {'no_proxy': None, 'NO_PROXY': None}
+    nowhere = {name: 'http://127.0.0.1:9'
+               for name in ('http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY')} | {'no_proxy': None, 'NO_PROXY': None}
     assert why in complaint(cpqa('datasets', 'download', *argv, cwd=tmp_path, env=nowhere))
 
 
 def five(folder: Path) -> Path:
-    "One or two questions of each of the five sets: eight in all, of which six name a cancer, one in an option and one in the context, and one in another sense."
-    put(folder/'mmlu'/'anatomy_test.csv', ['Where does melanoma begin?,skin,ear,eye,arm,A', 'Which of these grows?,stone,a glioma,salt,ice,B'])
-    put(folder/'medqa'/'phrases_no_exclude_test.jsonl', [{'question': 'Which treats Hodgkin’s lymphoma?', 'options': DRINKS, 'answer_idx': 'D'}])
-    put(folder/'medmcqa'/'dev.json', [{'id': 'a-1', 'question': 'Which is cold?', 'opa': 'fire', 'opb': 'steam', 'opc': 'lava', 'opd': 'ice', 'cop': 4},
-                                      {'id': 'a-2', 'question': 'What do Goldman Hodgkin Katz equations describe?', 'opa': 'tumours of the lung', 'opb': 'steam', 'opc': 'cells', 'opd': 'ice', 'cop': 3}])
+    "Eight questions, one or two of each set: six name a cancer, one in an option, one in the context, and one in another sense."
+    put(folder/'mmlu'/'anatomy_test.csv',
+        ['Where does melanoma begin?,skin,ear,eye,arm,A', 'Which of these grows?,stone,a glioma,salt,ice,B'])
+    put(folder/'medqa'/'phrases_no_exclude_test.jsonl',
+        [{'question': 'Which treats Hodgkin’s lymphoma?', 'options': DRINKS, 'answer_idx': 'D'}])
+    put(folder/'medmcqa'/'dev.json',
+        [{'id': 'a-1', 'question': 'Which is cold?', 'opa': 'fire', 'opb': 'steam', 'opc': 'lava', 'opd': 'ice', 'cop': 4},
+                                      {'id': 'a-2', 'question': 'What do Goldman Hodgkin Katz equations describe?',
+                                       'opa': 'tumours of the lung', 'opb': 'steam', 'opc': 'cells', 'opd': 'ice', 'cop': 3}])
     record = {'QUESTION': 'Does tea help?', 'CONTEXTS': ['We gave tea to 10 people.', 'All had breast cancer.'], 'final_decision': 'yes'}
     put(folder/'pubmedqa'/'test_set.json', [json.dumps({'7': record})])
-    put(folder/'bioasq'/'7B1_golden.json', [json.dumps({'questions': [{'id': 'y1', 'body': 'Is leukaemia a disease?', 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'},
-                                                                      {'id': 'y2', 'body': 'Is ice cold?', 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'}]})])
+    put(folder/'bioasq'/'7B1_golden.json',
+        [json.dumps({'questions': [{'id': 'y1', 'body': 'Is leukaemia a disease?', 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'},
+                                                                      {'id': 'y2', 'body': 'Is ice cold?', 'type': 'yesno',
+                                                                       'documents': [], 'exact_answer': 'yes'}]})])
     return folder
 
 
@@ -704,7 +810,7 @@ def sets(tmp_path_factory) -> Path: return five(tmp_path_factory.mktemp('five'))
 
 
 def cancers(sets: Path, out: Path, *more, how=inside) -> tuple[list[str], list[dict]]:
-    "The questions that `cpqa datasets cmmqa` keeps, by id, and their lines; sizes are what it prints, and each term stands where its line says."
+    "The questions that `cpqa datasets cmmqa` keeps, by id, and their lines; it prints the sizes, and each term stands where its line says."
     done = how('datasets', 'cmmqa', '--from', sets, '--out', out, *more)
     assert done.returncode == 0 and untroubled(done), done
     found = [json.loads(line) for line in out.read_text(encoding='utf-8').splitlines()]
@@ -724,7 +830,9 @@ def there(a: dict) -> str:
 
 def same_words(a: str, b: str) -> bool:
     "Are these the same words, but for spelling, number and possession?"
-    plain = lambda text: re.findall('[a-z0-9]+', re.sub('[’\']s\\b', '', unicodedata.normalize('NFKD', text).lower().replace('\u0308', '')).replace('ae', 'e').replace('oe', 'e'))
+    def plain(text: str) -> list[str]:
+        bare = unicodedata.normalize('NFKD', text).lower().replace('\u0308', '')
+        return re.findall('[a-z0-9]+', re.sub('[’\']s\\b', '', bare).replace('ae', 'e').replace('oe', 'e'))
     x, y = plain(a), plain(b)
     return len(x) == len(y) > 0 and all(v[:3] == w[:3] and abs(len(v) - len(w)) < 4 for v, w in zip(x, y))
 
@@ -734,8 +842,10 @@ EVERY = ['anatomy-000', 'anatomy-001', '0000', 'a-2', '7', 'y1']
 
 def test_cmmqa(sets, tmp_path):
     ids, found = cancers(sets, tmp_path/'out.jsonl', how=cpqa)
-    assert ids == EVERY and [(a['field'], a['option']) for a in found if a['field'] != 'question'] == [('options', 'B'), ('options', 'A'), ('context', '')]
-    assert [there(a) for a in found] == ['melanoma', 'glioma', 'Hodgkin’s lymphoma', 'tumours of the lung', 'breast cancer', 'leukaemia'] and all(a['ui'].startswith('D') for a in found)
+    assert ids == EVERY and [(a['field'], a['option']) for a in found
+                             if a['field'] != 'question'] == [('options', 'B'), ('options', 'A'), ('context', '')]
+    assert [there(a) for a in found] == ['melanoma', 'glioma', 'Hodgkin’s lymphoma', 'tumours of the lung', 'breast cancer',
+                                         'leukaemia'] and all(a['ui'].startswith('D') for a in found)
 
 
 def test_cmmqa_in_part(sets, tmp_path):
@@ -748,22 +858,28 @@ def test_cmmqa_in_part(sets, tmp_path):
 
 def test_the_plain_rule_knows_no_traps(tmp_path):
     text = 'Was he born under the zodiac sign of Cancer?'
-    put(tmp_path/'7B1_golden.json', [json.dumps({'questions': [{'id': f'y{n}', 'body': body, 'type': 'yesno', 'documents': [], 'exact_answer': 'no'} for n, body in enumerate((text, 'Is glioma rare?'))]})])
+    put(tmp_path/'7B1_golden.json',
+        [json.dumps({'questions': [{'id': f'y{n}', 'body': body, 'type': 'yesno', 'documents': [], 'exact_answer': 'no'} for n,
+                                   body in enumerate((text, 'Is glioma rare?'))]})])
     assert cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq')[0] == ['y1']
     assert cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq', '--plain')[0] == ['y0', 'y1']
 
 
 def test_the_plain_rule_lets_in_what_is_named_after_a_tumour(tmp_path):
     bodies = ('Is tumour necrosis factor a cytokine?', 'Is glioma rare?')
-    put(tmp_path/'7B1_golden.json', [json.dumps({'questions': [{'id': f'y{n}', 'body': body, 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'} for n, body in enumerate(bodies)]})])
+    put(tmp_path/'7B1_golden.json',
+        [json.dumps({'questions': [{'id': f'y{n}', 'body': body, 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'} for n,
+                                   body in enumerate(bodies)]})])
     assert cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq')[0] == ['y1']
     ids, found = cancers(tmp_path, tmp_path/'out', '--sets', 'bioasq', '--plain')
     assert ids == ['y0', 'y1'] and there(found[0]) == 'tumour'
 
 
 def test_a_set_without_a_cancer_is_told_of(tmp_path):
-    put(tmp_path/'7B1_golden.json', [json.dumps({'questions': [{'id': 'y', 'body': 'Is ice cold?', 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'}]})])
-    assert any(re.match(r'bioasq +0\b', line) for line in went('datasets', 'cmmqa', '--from', tmp_path, '--out', tmp_path/'out', '--sets', 'bioasq').splitlines())
+    put(tmp_path/'7B1_golden.json',
+        [json.dumps({'questions': [{'id': 'y', 'body': 'Is ice cold?', 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'}]})])
+    assert any(re.match(r'bioasq +0\b', line)
+               for line in went('datasets', 'cmmqa', '--from', tmp_path, '--out', tmp_path/'out', '--sets', 'bioasq').splitlines())
 
 
 def test_a_set_that_was_named_twice(sets, tmp_path):
@@ -773,8 +889,10 @@ def test_a_set_that_was_named_twice(sets, tmp_path):
 
 
 @pytest.mark.parametrize('argv, why', [
-    (['--sets', 'mmlu,medqb'], "no set called 'medqb'"), (['--sets', ''], 'no set called'), (['--sets', 'medquad'], 'holds no files of medquad'), (['--fields', 'title'], "'title' is not where terms may stand"),
-    (['--fields', ''], 'is not where terms may stand'), (['--out', 'no/where.jsonl'], 'cannot be written'), (['--out', '.'], 'cannot be written'), (['--from', 'nowhere'], 'is no folder')], ids=spoken)
+    (['--sets', 'mmlu,medqb'], "no set called 'medqb'"), (['--sets', ''], 'no set called'),
+    (['--sets', 'medquad'], 'holds no files of medquad'), (['--fields', 'title'], "'title' is not where terms may stand"),
+    (['--fields', ''], 'is not where terms may stand'), (['--out', 'no/where.jsonl'], 'cannot be written'),
+    (['--out', '.'], 'cannot be written'), (['--from', 'nowhere'], 'is no folder')], ids=spoken)
 def test_cmmqa_that_cannot_be_made(argv, why, sets, tmp_path):
     options = {'--from': sets, '--out': 'out.jsonl'} | dict([argv])
     put(tmp_path/'out.jsonl', ['old'])
@@ -787,13 +905,15 @@ def test_faults_of_the_sets_are_named(sets, tmp_path):
     put(folder/'mmlu'/'anatomy_test.csv', ['Where does melanoma begin?,skin,ear,eye,arm,A', 'Which?,a,b', *['?'] * 20])
     done = inside('datasets', 'cmmqa', '--from', folder, '--out', tmp_path/'out')
     lines = done.stderr.splitlines()
-    assert done.returncode == 0 and untroubled(done) and len(lines) == 11 and all(line.startswith('cpqa: ') for line in lines) and lines[-1] == 'cpqa: and 16 more faults'   # five subjects are missing
+    assert done.returncode == 0 and untroubled(done) and len(lines) == 11 and all(line.startswith('cpqa: ') for line in lines)
+    assert lines[-1] == 'cpqa: and 16 more faults'   # five subjects are missing
     assert any('anatomy_test.csv:2: 3 columns' in line for line in lines)
 
 
 def test_answers_on_cmmqa_only(sets, tmp_path):
     cancers(sets, tmp_path/'cmmqa')
-    file = put(tmp_path/'answers.jsonl', [{'id': f'anatomy-00{n}', 'raw': ['A']} for n in range(2)] + [{'id': 'y1', 'raw': ['yes']}, {'id': 'y2', 'raw': ['no']}])
+    file = put(tmp_path/'answers.jsonl',
+               [{'id': f'anatomy-00{n}', 'raw': ['A']} for n in range(2)] + [{'id': 'y1', 'raw': ['yes']}, {'id': 'y2', 'raw': ['no']}])
     base = ('answers', '--recorded', file, '--data', sets, '--policy', 'wrong', '--only', tmp_path/'cmmqa', '--dataset')
     assert (found := report(tmp_path, *base, 'bioasq'))['n'] == 1 and value(found, 'accuracy') == 1
     assert (found := report(tmp_path, *base, 'mmlu'))['n'] == 2 and value(found, 'accuracy') == 0.5
@@ -803,13 +923,15 @@ def test_answers_on_cmmqa_only(sets, tmp_path):
 def test_only_whatever_the_case_of_the_name(sets, tmp_path):
     cancers(sets, tmp_path/'cmmqa')
     file = put(tmp_path/'answers.jsonl', [{'id': 'y1', 'raw': ['yes']}])
-    assert report(tmp_path, 'answers', '--recorded', file, '--data', sets, '--policy', 'wrong', '--only', tmp_path/'cmmqa', '--dataset', 'BioASQ')['n'] == 1
+    assert report(tmp_path, 'answers', '--recorded', file, '--data', sets, '--policy', 'wrong', '--only', tmp_path/'cmmqa', '--dataset',
+                  'BioASQ')['n'] == 1
 
 
 def test_only_a_file_without_this_set(sets, tmp_path):
     cancers(sets, tmp_path/'cmmqa', '--sets', 'mmlu')
     file = put(tmp_path/'answers.jsonl', [{'id': 'y1', 'raw': ['yes']}])
-    assert 'cmmqa' in complaint(inside('eval', 'answers', '--recorded', file, '--data', sets, '--policy', 'wrong', '--only', tmp_path/'cmmqa', '--dataset', 'bioasq'))
+    assert 'cmmqa' in complaint(inside('eval', 'answers', '--recorded', file, '--data', sets, '--policy', 'wrong', '--only',
+                                       tmp_path/'cmmqa', '--dataset', 'bioasq'))
 
 
 # ---- search --reranker
@@ -832,42 +954,55 @@ def test_search_with_a_reranker(library):
 
 
 def test_search_with_a_reranker_that_nobody_knows(library):
-    assert "'magic' is not a reranker: choose " in complaint(inside('search', 'ginger', '--library', library, '--retriever', 'bm25', '--reranker', 'magic'))
+    assert "'magic' is not a reranker: choose " in complaint(inside('search', 'ginger', '--library', library, '--retriever', 'bm25',
+                                                                    '--reranker', 'magic'))
 
 
 @pytest.mark.parametrize('argv, code', [
-    (['eval', 'retrieval', '--data', 'nowhere'], 1), (['eval', 'retrieval', '--data', 'nowhere', '--k', 0], 2), (['eval', 'passages', '--data', 'nowhere'], 1), (['eval', 'answers'], 2),
-    (['eval', 'answers', '--recorded', 'nowhere', '--dataset', 'medqa', '--data', '.', '--policy', 'best'], 1), (['datasets', 'cmmqa', '--from', 'nowhere', '--out', 'x'], 1)], ids=spoken)
+    (['eval', 'retrieval', '--data', 'nowhere'], 1), (['eval', 'retrieval', '--data', 'nowhere', '--k', 0], 2),
+    (['eval', 'passages', '--data', 'nowhere'], 1), (['eval', 'answers'], 2),
+    (['eval', 'answers', '--recorded', 'nowhere', '--dataset', 'medqa', '--data', '.', '--policy', 'best'], 1),
+    (['datasets', 'cmmqa', '--from', 'nowhere', '--out', 'x'], 1)], ids=spoken)
 def test_the_console_script_refuses_as_main_does(argv, code, tmp_path):
     script, main = cpqa(*argv, cwd=tmp_path), inside(*argv, cwd=tmp_path)
     assert untroubled(script) and (script.returncode, script.stdout) == (main.returncode, main.stdout) == (code, '')
-    assert script.stderr.splitlines()[-1] == main.stderr.splitlines()[-1] and (code == 2 or complaint(script))
+    assert script.stderr.splitlines()[-1] == main.stderr.splitlines()[-1] and complaint(script, code)
 
 
-@pytest.mark.parametrize('argv', [['eval'], ['datasets'], ['eval', 'magic'], ['datasets', 'cmmqa'], ['eval', 'answers', '--recorded', 'x']], ids=spoken)
+@pytest.mark.parametrize('argv',
+                         [['eval'], ['datasets'], ['eval', 'magic'], ['datasets', 'cmmqa'], ['eval', 'answers', '--recorded', 'x']],
+                         ids=spoken)
 def test_half_a_command(argv):
     done = inside(*argv)
-    assert done.returncode == 2 and done.stdout == '' and untroubled(done) and 'error: ' in done.stderr.splitlines()[-1]
+    assert 'cpqa help' in complaint(done, 2)
 
 
 # ---- the real data
 
 def test_a_published_cell(data_dir, tmp_path):
-    found = report(tmp_path, 'answers', '--recorded', data_dir/'recorded_answers'/'mmlu.gpt-4_cot.jsonl.gz', '--dataset', 'mmlu', '--data', data_dir, '--policy', 'first-option', how=cpqa)
-    assert (round(100 * value(found, 'accuracy'), 2), found['n'], found['faults']['count'], found['answers_to_unknown_questions']) == (89.44, 1089, 0, 0)
+    found = report(tmp_path, 'answers', '--recorded', data_dir/'recorded_answers'/'mmlu.gpt-4_cot.jsonl.gz', '--dataset', 'mmlu', '--data',
+                   data_dir, '--policy', 'first-option', how=cpqa)
+    assert (round(100 * value(found, 'accuracy'), 2), found['n'], found['faults']['count'],
+            found['answers_to_unknown_questions']) == (89.44, 1089, 0, 0)
 
 
 def test_bm25_on_bioasq(data_dir, tmp_path):
-    found = report(tmp_path, 'retrieval', '--data', data_dir/'bioasq_beir', '--retriever', 'bm25', '--run-file', tmp_path/'run', env={'CPQA_CACHE': SHARED}, how=cpqa)
+    found = report(tmp_path, 'retrieval', '--data', data_dir/'bioasq_beir', '--retriever', 'bm25', '--run-file', tmp_path/'run',
+                   env={'CPQA_CACHE': SHARED}, how=cpqa)
     grades = {}
     for _, q, d, grade in read_qrels(next((data_dir/'bioasq_beir'/'qrels').glob('test*')), []): grades.setdefault(q, {})[d] = grade
-    assert (found['n_queries'], found['n_failed'], found['faults']['count']) == (len(grades), 0, 0) and value(found, 'nDCG@10') == pytest.approx(0.809, abs=0.003)
-    assert {name: round(x, 4) for name, x in trec(tmp_path/'run', grades).items()} == {name: round(m['value'], 4) for name, m in found['measures'].items()}
+    assert (found['n_queries'], found['n_failed'],
+            found['faults']['count']) == (len(grades), 0, 0) and value(found, 'nDCG@10') == pytest.approx(0.809, abs=0.003)
+    assert {name: round(x, 4) for name,
+            x in trec(tmp_path/'run', grades).items()} == {name: round(m['value'], 4) for name, m in found['measures'].items()}
 
 
 def test_bm25_on_evidence_inference(data_dir, tmp_path):
-    found = report(tmp_path, 'passages', '--data', data_dir/'evidence_inference', '--retriever', 'bm25', '--segmenter', 'sentences', '--scope', 'article', env={'CPQA_CACHE': SHARED}, how=cpqa)
-    assert 0.5 < value(found, 'Hits@5') < 0.9 and 0 < value(found, 'MRR@5') < value(found, 'Hits@5') and (found['n_questions'], found['n_failed'], found['faults']['count']) == (928, 0, 0)
+    found = report(tmp_path, 'passages', '--data', data_dir/'evidence_inference', '--retriever', 'bm25', '--segmenter', 'sentences',
+                   '--scope', 'article', env={'CPQA_CACHE': SHARED}, how=cpqa)
+    assert 0.5 < value(found, 'Hits@5') < 0.9 and 0 < value(found,
+                                                            'MRR@5') < value(found, 'Hits@5') and (found['n_questions'], found['n_failed'],
+                                                                                                   found['faults']['count']) == (928, 0, 0)
 
 
 def test_cmmqa_of_the_five_sets(data_dir, tmp_path):
@@ -885,7 +1020,8 @@ def test_a_file_that_is_there_is_not_fetched_again(data_dir, tmp_path):
 # ---- what a figure must not hide
 
 def test_a_judged_query_without_text_fails_and_counts(tmp_path):
-    folder = beir(tmp_path/'garden', documents=[Document(id='d1', title='ginger')], asked={'q1': 'ginger', 'q2': ' '}, grades={'q1': {'d1': 1}, 'q2': {'d1': 1}})
+    folder = beir(tmp_path/'garden', documents=[Document(id='d1', title='ginger')], asked={'q1': 'ginger', 'q2': ' '},
+                  grades={'q1': {'d1': 1}, 'q2': {'d1': 1}})
     found = report(tmp_path, 'retrieval', '--data', folder, '--retriever', 'bm25')
     assert (found['n_queries'], found['n_failed'], value(found, 'R@10')) == (2, 1, 0.5)
 
@@ -899,7 +1035,8 @@ def test_a_gold_answer_is_no_answer(drinks, tmp_path):
 def test_a_library_of_other_documents(tmp_path):
     other = beir(tmp_path/'other', documents=[Document(id='x1', title='ginger')], asked={'q1': 'ginger'}, grades={'q1': {'x1': 1}})
     went('index', 'build', write_beir(tmp_path/'here.jsonl', [Document(id='d1', title='ginger')]), '--out', tmp_path/'here', '--no-vectors')
-    assert "holds none of the 1 relevant documents" in complaint(inside('eval', 'retrieval', '--data', other, '--retriever', 'bm25', '--library', tmp_path/'here'))
+    assert "holds none of the 1 relevant documents" in complaint(inside('eval', 'retrieval', '--data', other, '--retriever', 'bm25',
+                                                                        '--library', tmp_path/'here'))
 
 
 def test_a_run_goes_on_with_a_library_built_again(garden, tmp_path):

@@ -32,9 +32,10 @@ from cpqa.core.basics import CpqaError
 from cpqa.core.llm import Completion
 from cpqa.core.records import Answer, Citation, Document, Fetched, Hit
 from cpqa.display import answer_html, answer_text, trace_text
+from cpqa.libraries import build_index, demo_library
 from cpqa.literature.demo import demo_notes
 from cpqa.literature.entrez import Entrez
-from cpqa.pipeline import CancerQA, build_index, demo_library
+from cpqa.pipeline import CancerQA
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.entrez_server import EntrezServer

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, SCRIPTS, NetworkRefused, copy_project, project_files, run_in
 
-ROOMS = ['core', 'literature', 'retrieval', 'passages', 'answering', 'display', 'pipeline', 'doctor', 'evaluation', 'training', 'cli']   # arrows go left
+ROOMS = ['core', 'literature', 'retrieval', 'passages', 'answering', 'display', 'libraries', 'pipeline', 'doctor', 'evaluation', 'training',
+         'terminal', 'cli_eval', 'cli_ask', 'cli', 'magic']   # arrows go left
 TOP_LEVEL = {'nbs', 'cpqa', 'tests', 'benchmarks', 'settings.ini', 'setup.py', '_quarto.yml', 'README.md', 'CHANGELOG.md', 'LICENSE',
              'constraints.txt', '.ci', 'Makefile', '.gitignore', '.gitattributes', 'MANIFEST.in', 'pytest.ini'}
 COMMAND = 'pip install -c constraints.txt -e ".[all]" && python -m pytest'

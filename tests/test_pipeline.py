@@ -40,13 +40,24 @@ def test_the_time_of_reading_is_without_the_search(options, searched, model):
     assert READ * (options is not None) <= took['read'] <= whole - SEARCH * searched
 
 
-@pytest.mark.parametrize('wrong', [{'question': 'I cannot breathe'}, {'question': 'I cannot breathe ' * 500}, {'question': 'I cannot breathe', 'kind': 'yesno'}], ids=['no library', 'too long', 'no model'])
-def test_an_error_carries_the_words_for_a_person_in_danger(wrong, tmp_path):
-    with pytest.raises(CpqaError) as e: CancerQA(tmp_path).ask(**wrong)
+@pytest.fixture
+def damaged(tmp_path):
+    "A library that is one at the first look, and cannot be opened."
+    (tmp_path/'manifest.json').write_text('{}')
+    return tmp_path
+
+
+BREATHE = 'I cannot breathe'
+NO_ANSWER = {'no library': {'question': BREATHE}, 'too long': {'question': f'{BREATHE} ' * 500}, 'no model': {'question': BREATHE, 'kind': 'yesno'}}
+
+
+@pytest.mark.parametrize('wrong', NO_ANSWER.values(), ids=NO_ANSWER.keys())
+def test_an_error_carries_the_words_for_a_person_in_danger(wrong, damaged):
+    with pytest.raises(CpqaError) as e: CancerQA(damaged).ask(**wrong)
     assert e.value.__notes__ == [FIRST['emergency']] and FIRST['emergency'] not in str(e.value)
 
 
 @pytest.mark.parametrize('question', [QUESTION, '', None, 7])
-def test_other_errors_carry_nothing(question, tmp_path):
-    with pytest.raises(CpqaError) as e: CancerQA(tmp_path).ask(question)
+def test_other_errors_carry_nothing(question, damaged):
+    with pytest.raises(CpqaError) as e: CancerQA(damaged).ask(question)
     assert not hasattr(e.value, '__notes__')

@@ -16,7 +16,7 @@ def blocks(language: str) -> list[str]: return re.findall(rf'^```{language}\n(.*
 
 def settled(text: str) -> list[str]:
     "The lines of an answer without line ends' white space and without the digits that a processor's arithmetic may change."
-    return [re.sub(r'match 0\.\d\d', 'match', line.rstrip()) for line in text.strip().splitlines()]
+    return [re.sub(r'(match|probability of) 0\.\d\d', r'\1', line.rstrip()) for line in text.strip().splitlines()]
 
 
 def test_the_answer_is_the_one_that_cpqa_prints():
@@ -27,6 +27,7 @@ def test_the_answer_is_the_one_that_cpqa_prints():
     assert done.returncode == 0, done.stderr
     assert settled(done.stdout) == settled(shown)
     assert settled('x match 0.81 \n') == settled('x match 0.79') != settled('y match 0.81')
+    assert settled('a probability of 0.91') == settled('a probability of 0.92')
 
 
 def test_the_first_command_asks_the_question_whose_answer_is_shown():

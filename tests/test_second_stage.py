@@ -9,6 +9,7 @@ from cpqa import pipeline
 from cpqa.core.basics import CpqaError, MissingExtra
 from cpqa.core.records import Document
 from cpqa.core.toy import TOY
+from cpqa.libraries import build_index
 from cpqa.literature.entrez import Entrez
 from cpqa.literature.library import LibraryError
 from cpqa.passages.calibration import calibrator
@@ -17,7 +18,7 @@ from cpqa.passages.rerank import NoReranker
 from cpqa.passages.splitters import SEGMENTERS, segmenter
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.passages.two_stage import Reranked, TwoStage, title_passages
-from cpqa.pipeline import CancerQA, build_index
+from cpqa.pipeline import CancerQA
 from cpqa.retrieval import prepared
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.entrez_server import EntrezServer

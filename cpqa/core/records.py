@@ -10,6 +10,7 @@ __all__ = ['NOT_ADVICE', 'AnswerKind', 'Record', 'Section', 'MeshTerm', 'MeshHea
 import re
 import struct
 from collections.abc import Iterable
+from importlib import import_module
 from math import isfinite
 from typing import Any, Literal, Self
 
@@ -243,6 +244,10 @@ class Answer(Record, frozen=True):
 
     def __repr__(self) -> str:
         return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
+
+    def __str__(self) -> str:
+        "The answer as a terminal shows it."
+        return import_module('cpqa.display').answer_in_words(self)   # which is imported by whoever prints, and not before
 
     @property
     def used_PMIDs(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from rank_bm25 import BM25Plus
 
 from ..core.basics import CpqaError
+from ..core.progress import Progress, quiet
 from ..core.records import Document, Hit, Passage
 from ..core.secrets import short
 from ..core.words import ENGLISH
@@ -29,11 +30,12 @@ from .metrics import first_rank, passage_chance, summary, words_needed
 from .runs import Outcome, Run, System, run
 from .statistics import holm, paired_by_group
 from .tables import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
-from ..literature.library import Library, Progress, build_library, quiet
+from ..libraries import kept_library
+from ..literature.library import Library, build_library
 from ..passages.passage_index import PassageIndex, passage_documents, passage_id, reordered, whole
 from ..passages.rerank import RERANKERS, BM25Reranker, NoReranker, Reranker, reranker as named_reranker
 from ..passages.splitters import SEGMENTERS, Segmenter, as_read, heading, segmenter as named_segmenter
-from ..pipeline import Way, kept_library
+from ..pipeline import Way
 from ..retrieval.cached_encoder import RememberingEncoder
 from ..retrieval.encoders import EmbeddedEncoder, Encoder
 from ..retrieval.vectors import VectorPart, embedded_text

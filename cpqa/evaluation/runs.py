@@ -25,10 +25,10 @@ from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
 from ..core.basics import CpqaError, MissingExtra
+from ..core.progress import Progress, quiet
 from ..core.records import Hit, Record
 from ..core.secrets import short, without_keys
 from .collections import LeakFree, Question, Questions
-from ..literature.library import Progress, quiet
 
 # %% ../../nbs/evaluation/runs.ipynb #f320a145
 def _demand_plain(value: Any, where: str):

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.basics import CpqaError
+from ..core.progress import Progress, quiet
 from ..core.records import Document, Hit
 from ..display import plain
 from .collections import (Collection, LeakFree, Question, Questions, allowed_grades, json_lines, leak_free, read_bytes,
@@ -25,10 +26,11 @@ from .passages import evaluate_passages, grid_lines
 from .runs import KIND, Outcome, Run, System, run
 from .statistics import mcnemar
 from .tables import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
-from ..literature.library import Library, Progress, quiet
+from ..libraries import build_index, kept_library
+from ..literature.library import Library
 from ..passages.rerank import Reranker, reranker as named_reranker
 from ..passages.splitters import SentenceSplitter
-from ..pipeline import CancerQA, Way, build_index, kept_library
+from ..pipeline import CancerQA, Way
 from ..retrieval.encoders import Encoder
 from ..retrieval.fusion import Search
 

@@ -18,9 +18,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ..core.basics import MissingExtra, require
+from ..core.progress import Progress, quiet
 from ..core.registry import Registry, Row, nearest
 from ..core.storage import cache_dir, sha256
-from ..literature.library import Progress, quiet
 from .prepared import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision, fast_gelu,
                                      hushed, load_network, prepare, read_card, reason, shipped)
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..core.basics import CpqaError, require
+from ..core.progress import Progress
 from ..core.records import Document, Hit, Passage, in_order
-from ..literature.library import Documents, Library, LibraryError, Progress
+from ..literature.library import Documents, Library, LibraryError
 from .encoders import Encoder
 
 # %% ../../nbs/retrieval/vectors.ipynb #a007caf2

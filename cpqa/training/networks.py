@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.basics import require
-from ..literature.library import Progress, quiet
+from ..core.progress import Progress, quiet
 from ..passages.cross_encoders import INPUTS, Pair, encode_pairs, feed, padded
 from ..passages.pretrained_models import demand_model, identity
 from ..retrieval.encoders import TextKind, minilm_folder

@@ -25,14 +25,15 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import __version__
+from ..core.progress import Progress, quiet
 from ..core.records import Record
 from ..core.storage import sha256
 from ..evaluation.collections import read_collection
 from ..evaluation.datasets import DATASETS
-from ..literature.library import Library, LibraryError, Progress, quiet
+from ..libraries import build_index
+from ..literature.library import Library, LibraryError
 from ..passages.cross_encoders import prepare_cross_encoder
 from ..passages.pretrained_models import identity
-from ..pipeline import build_index
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.cached_encoder import CachedEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, prepare_encoder

@@ -30,6 +30,7 @@ from ..literature.library import Progress, quiet
 from ..passages.cross_encoders import has_bf16
 from ..passages.pretrained_models import identity
 from ..retrieval.encoders import batches, hushed
+from ..retrieval.prepared import reason
 from .examples import Group
 from .hard_negatives import Plan, Row, TrainingError
 

@@ -17,11 +17,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from ..core.basics import require
+from ..core.progress import Progress, quiet
 from ..core.records import Record
 from ..core.storage import sha256
 from ..core.words import folded
 from ..evaluation.statistics import bootstrap
-from ..literature.library import Progress, quiet
 from ..passages.cross_encoders import FastCrossEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, SentenceTransformerEncoder
 from ..retrieval.prepared import About, DataUsed, Measured, shipped
