@@ -30,6 +30,7 @@ from models import Kept, say
 
 from cpqa.answering.direction import LEAST, RATIO, Sentence, direction, verdict
 from cpqa.answering.reader import MOST, PROBABILITY, QuotingReader, _passage_probability, candidates, mean_of
+from cpqa.answering.readers import Gathered
 from cpqa.core.basics import cache_dir
 from cpqa.core.records import Document, Evidence, Passage
 from cpqa.evaluation.datasets import load
@@ -123,7 +124,7 @@ def cited(found: Found, questions: list[dict], gold: dict[str, str]) -> dict:
     for n, q in enumerate(questions, 1):
         evidence, docs = found.evidence(q)
         vector, start = found.qa.encoder.encode([q['text']], 'query')[0], time.perf_counter()
-        answer = reader.read(q['text'], evidence, docs, vector)
+        answer = reader.read(Gathered(q['text'], evidence, docs, vector=vector))
         ms.append((time.perf_counter() - start) * 1000)
         rows.setdefault(half(int(q['batch'].split('B')[0])), []).append((gold[q['_id']], answer.label))
         if answer.label in ('yes', 'no'): pointing.append(any(direction(q['text'], c.quote, c.title) == {'yes': 'for', 'no': 'against'}[answer.label] for c in answer.citations))

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .core.records import Answer, CheckedClaim, Citation
+from .core.wording import in_words
 
 # %% ../nbs/display.ipynb #4ec670f0
 def plain(text: str) -> str:
@@ -43,24 +44,24 @@ def counts_in_words(counts: dict[str, int]) -> str:
 
 def result_lines(answer: Answer) -> list[str]:
     "The short result: the label or the names, then how many papers point which way."
-    kind = {'choice': 'Option chosen'}.get(answer.kind, 'Answer' if answer.model else 'By rules about words, the quotes point to')
-    begins = answer.response.partition('\n')[0].lower().startswith((f'{answer.label}: '.lower(), f'{answer.label}.'.lower()))
-    lines = [f'{kind}: {answer.label}'] if answer.label and not begins else []
-    if answer.items and not answer.response.startswith('; '.join(answer.items)): lines.append('Answer: ' + '; '.join(answer.items))
+    whose = 'By rules about words, the quotes point to' if answer.label_by == 'rules' else 'Answer'
+    kind = 'Option chosen' if answer.kind == 'choice' else whose
+    lines = [f'{kind}: {answer.label}'] if answer.label and 'label' not in answer.told else []
+    if answer.items and 'items' not in answer.told: lines.append('Answer: ' + '; '.join(answer.items))
     return lines + [line for line in [counts_in_words(answer.counts)] if line]
 
 # %% ../nbs/display.ipynb #601e45da
 def claim_line(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
     "A claim in one line, with the numbers of its sources among `citations`, or marked as not supported with what is wrong."
-    if not claim.holds: return f'NOT SUPPORTED: {plain(claim.text)} ({plain(claim.fault)})'
+    if claim.why: return f'NOT SUPPORTED: {plain(claim.text)} ({plain(in_words(claim.why))})'
     at = {(c.pmid, c.start, c.end): n for n, c in enumerate(citations, 1)}
     where = dict.fromkeys(f'{at.get((c.pmid, c.start, c.end), plain(c.label))}' for c in claim.citations)
     said = '' if claim.support is None else f' (support {claim.support:.2f} of 1)'
     return plain(claim.text) + (f' [{", ".join(where)}]' if where else '') + said
 
 def claims_apart(answer: Answer) -> bool:
-    "Are there claims, or faults of claims, that the response does not tell already?"
-    return any(c.text not in answer.response or c.fault and f'[not confirmed: {c.fault}]' not in answer.response for c in answer.claims)
+    "Are there claims that the response does not tell already?"
+    return bool(answer.claims) and 'claims' not in answer.told
 
 def claims_head(claims: tuple[CheckedClaim, ...]) -> str:
     "How many of the claims passed their check, in a sentence."
@@ -140,8 +141,6 @@ def answer_html(answer: Answer) -> str:
             + items('ol', [_source_html(answer, c) for c in answer.citations]) + _lines_html(after_lines(answer))
             + (_lines_html(['In plain words'], strong=True) + items('ul', terms) if terms else '') + _lines_html((f'Note: {note}' for note in answer.notes), strong=True)
             + f'<p><small>Searched: {escape(plain(answer.library))}. {escape(plain(answer.note))}</small></p></div>')
-
-Answer._repr_html_ = answer_html
 
 # %% ../nbs/display.ipynb #09acc242
 ROUTES = {'E1': 'dense search alone', 'E2': 'term search alone', 'E3': 'both'}

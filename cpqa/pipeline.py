@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['AnyEncoder', 'DEMO_VECTORS', 'MAX_WORDS', 'Way', 'FIRST_STAGE', 'PATIENCE', 'check_encoder', 'encoder_of',
            'build_index', 'kept_library', 'demo_library', 'clean_question', 'Timings', 'CancerQA', 'search', 'reranked',
-           'second', 'dual_path', 'retrieve', 'two_stage', 'Gathered', 'gather', 'ask']
+           'second', 'dual_path', 'retrieve', 'two_stage', 'gather', 'ask']
 
 # %% ../nbs/pipeline.ipynb #27dd1d1a
 import hashlib
@@ -22,7 +22,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from msgspec.structs import replace
 
-import cpqa.display
 from .core.basics import CpqaError, cache_dir, sha256
 from .core.llm import LLM
 from .core.llm_names import language_model
@@ -50,14 +49,11 @@ from .retrieval.rewrite import rewriter
 from .retrieval.vectors import DenseRetriever, PassageVectors, VectorPart, Vectors
 
 # %% ../nbs/pipeline.ipynb #5a1672e4
-from .answering.abstain import ABSTAIN_BELOW, too_thin
+from .answering.abstain import ABSTAIN_BELOW
 from .answering.abstain import confidence as confidence_in
-from .answering.citations import checked
 from .answering.glossary import explained
 from .answering.kinds import kind_of
-from .answering.llm_reader import AdaptiveReader, LLMReader
-from .answering.prompts import named_prompt
-from .answering.reader import NOTHING, QuotingReader, quoted
+from .answering.readers import Gathered, Reading, Tools, made_reader
 from .answering.replies import Options
 from .answering.safety import first_words, language_note, words_with_errors
 from .answering.support import ClaimSupport
@@ -235,9 +231,8 @@ class CancerQA(_Parts):
         if isinstance(reranker, str): reranker_parts(reranker)
         if isinstance(segmenter, str): segmenter_parts(segmenter)
         _check_numbers({'depth': depth, 'passages': passages, 'quotes': quotes}, {'threshold': threshold, 'abstain_below': abstain_below}, budget_ms)
-        self.llm = language_model(llm) if isinstance(llm, str) else llm
-        self.prompt, self.strict, self.adaptive, self.abstain_below = named_prompt(prompt), strict, adaptive, abstain_below
-        if adaptive and (self.llm is None or self.prompt.context == 'none'): raise CpqaError('adaptive asks a language model whether it must look something up: give llm, and a prompt that shows what is found')
+        self.reading = Reading(llm, prompt, quotes, strict, adaptive, abstain_below)
+        self.llm = self.reading.model
         self._library, self._encoder, self._progress, self._entrez = library, encoder, progress, entrez
         self.depth, self.passages, self.quotes, self.loading = depth, passages, quotes, Timings()
         self.source, (self.since, self.until), self.full_text = source, bounds(since, until), full_text
@@ -379,20 +374,6 @@ def _told(stage: TwoStage, chosen: Selection, cut: dict[str, Any]) -> dict[str, 
 CancerQA.two_stage, CancerQA._cut, CancerQA._reads = two_stage, _cut, _reads
 
 # %% ../nbs/pipeline.ipynb #646b32ff
-class Gathered(NamedTuple):
-    "What was found for a question, before it is answered."
-    question: str                      # as it was meant
-    vector: np.ndarray                 # (dim,), its embedding
-    evidence: tuple[Evidence, ...]     # the passages to read, best first
-    documents: dict[str, Document]
-    confidence: float | None           # that the evidence answers the question
-    stage: TwoStage
-    encoder: Encoder
-    library: str                       # what was searched, in words
-    notes: tuple[str, ...]
-    trace: dict[str, Any]
-    nothing: str = ''                  # why no passage is left, where a threshold took all
-
 def gather(self: CancerQA, question: str, t: Timings) -> Gathered:
     "Finds the evidence for a question; the time of each stage goes into `t`. Raises `CpqaError`."
     loaded = set(self.loading)
@@ -409,33 +390,13 @@ def gather(self: CancerQA, question: str, t: Timings) -> Gathered:
     with t.stage('rank_passages'):
         if live: stage = self.two_stage(PassageVectors(found.documents, encoder, splitter.split))
         chosen = stage.choose(found.question, vector, found.documents, self.passages, {c.id: c.route for c in found.candidates})
-    nothing = f'None of the {chosen.candidates} passages found is relevant with a probability of {self.threshold:g} or more.' if chosen.candidates and not chosen.evidence else ''
     sure = confidence_in(found.question, chosen.evidence, stage.reranker.describe(), encoder.describe())
-    return Gathered(found.question, vector, tuple(chosen.evidence), {d.id: d for d in found.documents}, sure, stage, encoder, self._searched(live, len(found.documents)),
-                    (*notes, *found.notes, *chosen.notes), found.trace() | {'passages': _told(stage, chosen, self._cut(stage.vectors))}, nothing)
+    trace = found.trace() | {'passages': _told(stage, chosen, self._cut(stage.vectors))}
+    return Gathered(question, tuple(chosen.evidence), {d.id: d for d in found.documents}, meant=found.question, vector=vector, confidence=sure,
+                    encoder=encoder, reranker=stage.reranker, ranked=chosen.candidates, threshold=self.threshold,
+                    library=self._searched(live, len(found.documents)), notes=(*notes, *found.notes, *chosen.notes), trace=trace)
 
 CancerQA.gather = gather
-
-# %% ../nbs/pipeline.ipynb #f6f2b392
-def _quoted(self: CancerQA, g: Gathered) -> Answer:
-    "The answer in quotes."
-    answer = QuotingReader(g.encoder, self.quotes, reranker=g.stage.reranker, abstain_below=self.abstain_below).read(g.question, g.evidence, g.documents, g.vector, g.confidence)
-    if g.nothing: answer = replace(answer, reason=g.nothing)
-    return _checked(answer, g.documents.values())
-
-def _written(self: CancerQA, question: str, look: Callable[[], Gathered], kind: AnswerKind, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
-    "The answer in the model's words; `look` finds the evidence, if it is needed."
-    reader, thin = LLMReader(self.llm, self.prompt, self.support, self.strict), ''
-    if self.prompt.context == 'none': return reader.read(question, kind=kind, options=options, on_text=on_text)
-    def retrieve() -> tuple[Sequence[Evidence], dict[str, Document]]:
-        nonlocal thin
-        g = look()
-        thin = g.nothing or (too_thin(g.confidence, self.abstain_below) if self.abstain_below is not None else '')
-        return ((), {}) if thin else (g.evidence, g.documents)
-    answer = AdaptiveReader(reader).read(question, retrieve, kind, options, on_text) if self.adaptive else reader.read(question, *retrieve(), kind, options, on_text)
-    return replace(answer, reason=thin, response=NOTHING) if thin else answer
-
-CancerQA._quoted, CancerQA._written = _quoted, _written
 
 # %% ../nbs/pipeline.ipynb #01e50132
 def ask(
@@ -451,10 +412,12 @@ def ask(
 def _asked(self: CancerQA, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
     if self.llm is None and (kind or options): raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
     t, whole, found = Timings(), Timings(), []
-    def look() -> Gathered:
-        with whole.stage('look'): found.append(self.gather(question, t))
+    def look(asked: Gathered) -> Gathered:
+        with whole.stage('look'): found.append(self.gather(asked.question, t)._replace(kind=asked.kind, options=asked.options, on_text=asked.on_text))
         return found[-1]
-    with whole.stage('ask'): answer = self._quoted(look()) if self.llm is None else self._written(question, look, kind or kind_of(question, options), options, on_text)
+    with whole.stage('ask'):
+        reader, asked = made_reader(Tools(self.reading, lambda: self.support, look)), Gathered(question, (), {}, kind or kind_of(question, options), options, on_text)
+        answer = reader.read(look(asked) if reader.wants_evidence else asked)
     t['read'] = round(whole['ask'] - whole.get('look', 0.0), 2)   # a model may look for evidence while it reads, or not at all
     if found:
         g = found[0]
@@ -471,13 +434,5 @@ def _searched(self: CancerQA, live: bool, n: int) -> str:
         return f'{where} and {self._place()}, {n:,} documents read'
     name = 'the demo notes (our own words about these papers)' if self._library is None else self.library.folder.name
     return f'{name}, {len(self.library):,} documents'
-
-def _checked(answer: Answer, documents: Iterable[Document]) -> Answer:
-    "The answer without quotes that do not stand where they say, in its response too; an abstention if none is left."
-    kept, faults = checked(answer.citations, documents)
-    if not faults: return answer
-    reason = f'{len(faults)} citations failed the check: {"; ".join(faults)}.'
-    if kept: return replace(answer, response=quoted(kept), citations=tuple(kept), reason=reason, label='', counts={})   # which may have rested on what fell
-    return replace(answer, response=NOTHING, citations=(), abstained=True, reason=reason, label='', counts={})
 
 CancerQA.ask, CancerQA._searched = ask, _searched

@@ -31,6 +31,7 @@ from cpqa.cli import main
 from cpqa.core.basics import CpqaError
 from cpqa.core.llm import Completion
 from cpqa.core.records import Answer, Citation, Document, Fetched, Hit
+from cpqa.core.wording import said
 from cpqa.display import answer_html, answer_text, trace_text
 from cpqa.literature.demo import demo_notes
 from cpqa.literature.entrez import Entrez
@@ -810,7 +811,7 @@ def evil_answer() -> Answer:
     trace = {'question': EVIL, 'audit': [{'query': EVIL, 'why': EVIL, 'hits': 5, 'new': 1, 'kept': 1, 'moved_on': EVIL, 'warnings': [EVIL], 'failed': False}],
              'candidates': [{'id': EVIL, 'route': EVIL, 'source': EVIL, 'score': 1.0, 'term_rank': 1, 'dense_rank': None}], 'dropped': {EVIL: EVIL}, 'notes': [EVIL], 'timings_ms': {}, 'documents': 1}
     cited = Citation(EVIL, EVIL, 0, len(EVIL), 0.5, EVIL, 2020, EVIL, f'https://evil.example/"onmouseover="alert(1)"{EVIL}')
-    return Answer(EVIL, EVIL, (cited,), reason=EVIL, library=EVIL, note=EVIL, notes=(EVIL,), trace=trace)
+    return Answer(EVIL, EVIL, (cited,), why=(said(EVIL),), library=EVIL, note=EVIL, notes=(EVIL,), trace=trace)
 
 
 class Tags(HTMLParser):

@@ -15,6 +15,8 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from .wording import Remark, all_in_words, in_words
+
 # %% ../../nbs/core/records.ipynb #eb3a3fa4
 class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     "What all records share: immutable, compared by value, to and from plain JSON."
@@ -201,16 +203,25 @@ class Citation(Record, frozen=True):
 
 # %% ../../nbs/core/records.ipynb #dc70a784
 class CheckedClaim(Record, frozen=True):
-    "A statement of an answer, its quotes as found in the documents, how well they carry it (0 to 1), and what is wrong with it, in one clause."
+    "A statement of an answer, its quotes as found in the documents, how well they carry it (0 to 1), and why it fails, if it does."
     text: str
     citations: tuple[Citation, ...] = ()
     support: float | None = None    # None: not scored
-    fault: str = ''                 # '' where it holds
+    why: Remark | None = None       # what is wrong with it; None where it holds
 
     @property
     def holds(self) -> bool:
         "Is nothing wrong with it?"
-        return not self.fault
+        return self.why is None
+
+    @property
+    def fault(self) -> str:
+        "What is wrong with it, in one clause, or ''."
+        return '' if self.why is None else in_words(self.why)
+
+    def to_dict(self) -> dict[str, Any]:
+        "The claim as plain JSON values, `fault` included."
+        return msgspec.to_builtins(self) | {'fault': self.fault}
 
     def __post_init__(self): _demand(self.support is None or 0 <= self.support <= 1, f'the support of a claim is {self.support}, expected 0 to 1')
 
@@ -224,7 +235,7 @@ class Answer(Record, frozen=True):
     citations: tuple[Citation, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     abstained: bool = False
-    reason: str = ''                     # why it abstained, or how well the quotes match
+    why: tuple[Remark, ...] = ()         # why it abstained, or how well the quotes match
     library: str = ''                    # which library was searched
     timings_ms: dict[str, float] = {}    # stage -> milliseconds
     note: str = NOT_ADVICE
@@ -232,6 +243,7 @@ class Answer(Record, frozen=True):
     trace: dict[str, Any] = {}           # how the documents were found, as plain JSON values
     kind: AnswerKind = 'long'                  # what sort of answer it is
     label: str = ''                      # yes, no or maybe; or the letter of the option chosen; '' where there is none
+    label_by: Literal['', 'rules', 'model'] = ''   # who took the label
     items: tuple[str, ...] = ()          # the names that answer a factoid (best first) or a list
     claims: tuple[CheckedClaim, ...] = ()    # the statements of an answer in a model's words; a quoting answer has none
     counts: dict[str, int] = {}          # 'for', 'against' and 'unclear': papers by where their evidence points
@@ -240,9 +252,19 @@ class Answer(Record, frozen=True):
     usage: dict[str, float] = {}         # what the model took: calls, input_tokens, output_tokens, ms, and cost in US dollars where it is known
     first: str = ''                      # what a person needs to hear before any evidence
     terms: dict[str, str] = {}           # words of the answer, explained
+    told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'
 
     def __repr__(self) -> str:
         return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
+
+    def _repr_html_(self) -> str:
+        from cpqa.display import answer_html   # how a record looks is said in a later room
+        return answer_html(self)
+
+    @property
+    def reason(self) -> str:
+        "Why it abstained, or how well the quotes match, in sentences."
+        return all_in_words(self.why)
 
     @property
     def used_PMIDs(self) -> tuple[str, ...]:
@@ -250,7 +272,7 @@ class Answer(Record, frozen=True):
         return tuple(dict.fromkeys(c.pmid for c in self.citations))
 
     def to_dict(self) -> dict[str, Any]:
-        "The answer as plain JSON values, `used_PMIDs` included."
-        fields = msgspec.to_builtins(self)
+        "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."
+        fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason}
         return {'question': fields.pop('question'), 'response': fields.pop('response'),
                 'used_PMIDs': list(self.used_PMIDs), **fields}
