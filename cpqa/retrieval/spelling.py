@@ -143,6 +143,10 @@ class Speller:
         "Does a vocabulary hold the `word`, one or many of it, or its end behind a usual beginning?"
         return any(map(self.listed, {word, word.removesuffix('s'), *number_forms(spelled(word)), *_british(word)})) or _beginning(spelled(word), self.listed)
 
+    def correct(self, text: str) -> tuple[str, tuple[Correction, ...]]:
+        "The `text` with its misspelled words put right, and what was changed."
+        return _correct(self, text)
+
 # %% ../../nbs/retrieval/spelling.ipynb #40fe1c4c
 def _nearest(word: str) -> str:
     "The one word that the unknown `word` can only be, or ''."
@@ -165,21 +169,18 @@ def _may_err(word: str, place: int) -> bool:
     "May the word at this place of a question be a slip? It is of plain letters, and no name."
     return 4 <= len(word) <= _LONGEST_WORD and word.isascii() and word.isalpha() and (word.islower() or place == 0 and word[1:].islower())
 
-def _corrected(self, word: str) -> str:
-    "The unknown `word` put right, or itself."
+def _corrected(speller: Speller, word: str) -> str:
+    "The unknown `word` put right, or itspeller."
     if meant := _nearest(spelled(word)): return meant
-    try: meant = self.espell(word).strip() if self.espell else ''
-    except CpqaError as e: meant = self.troubles.append(f'the speller of the service failed: {short(str(e))}') or ''
+    try: meant = speller.espell(word).strip() if speller.espell else ''
+    except CpqaError as e: meant = speller.troubles.append(f'the speller of the service failed: {short(str(e))}') or ''
     return meant if re.fullmatch(r'[\w-]+( [\w-]+)?', meant) else word
 
 # %% ../../nbs/retrieval/spelling.ipynb #7c5c35bb
-def _correct(self, text: str) -> tuple[str, tuple[Correction, ...]]:
-    "The `text` with its misspelled words put right, and what was changed."
+def _correct(speller: Speller, text: str) -> tuple[str, tuple[Correction, ...]]:
     found = list(re.finditer(r"[^\W_]+(?:[-'’][^\W_]+)*", text))
-    read = [self._corrected(m[0].lower()) if _may_err(m[0], i) and not self.known(m[0].lower()) else m[0] for i, m in enumerate(found)]
+    read = [_corrected(speller, m[0].lower()) if _may_err(m[0], i) and not speller.known(m[0].lower()) else m[0] for i, m in enumerate(found)]
     for i, meant in list(_confused([w.lower() for w in read])): read[i] = meant
     changed = [(m, w) for m, w in zip(found, read) if w.lower() != m[0].lower()]
     for m, w in reversed(changed): text = text[:m.start()] + w + text[m.end():]
     return text, tuple(Correction(m[0], w) for m, w in changed)
-
-Speller._corrected, Speller.correct = _corrected, _correct
