@@ -39,7 +39,7 @@ from cpqa.evaluation.statistics import mcnemar, wilson
 from cpqa.literature.library import ENGLISH, Library
 from cpqa.passages.calibrate import calibrator
 from cpqa.passages.sentences import sentences
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.prepared import shipped
 from cpqa.retrieval.vectors import embedded_text
 
@@ -99,7 +99,7 @@ class Found:
     "The evidence for questions of bioasq_beir, kept in a file."
     def __init__(self, folder: str):
         self.scorer = Kept(shipped('cross-encoder'))
-        self.qa = CancerQA(folder, reranker=self.scorer)
+        self.qa = CancerQA(folder, Finding(reranker=self.scorer))
         self.sure = calibrator({k: v for k, v in self.scorer.describe().items() if k != 'runs_in'} | {'reranker': 'default'})
         self.path, self.known = cache_dir() / 'direction' / f'{self.qa.library.folder.name}-{self.scorer.model.card.sha256["model.bin"][:12]}.jsonl', {}
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,10 +108,10 @@ class Found:
     def evidence(self, q: dict) -> tuple[list[Evidence], dict[str, Document]]:
         if q['_id'] not in self.known:
             vector = self.qa.encoder.encode([q['text']], 'query')[0]
-            docs = self.qa.dual_path(False, {q['text']: vector}).retrieve(q['text']).documents
+            docs = self.qa.dual_path({q['text']: vector}).retrieve(q['text']).documents
             stage = self.qa.two_stage(self.qa.vectors)
             stage.calibrator = self.sure
-            chosen = stage.choose(q['text'], vector, docs, self.qa.passages)
+            chosen = stage.choose(q['text'], vector, docs, self.qa.finding.passages)
             self.known[q['_id']] = [[e.passage.doc_id, e.passage.start, e.passage.end, e.score, e.probability] for e in chosen.evidence]
             with open(self.path, 'a') as f: f.write(json.dumps([q['_id'], self.known[q['_id']]]) + '\n')
         rows = self.known[q['_id']]

@@ -21,7 +21,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from . import __version__
+from .answering.abstain import ABSTAIN_BELOW
 from .answering.prompts import PROMPTS
+from .answering.readers import Reading
 from .answering.safety import first_words
 from .core.basics import CpqaError
 from .core.llm import LLM
@@ -30,8 +32,9 @@ from .core.records import Answer, AnswerKind
 from .display import answer_text, plain, trace_text
 from .doctor import doctor_command, doctor_parser
 from .literature.library import Library
-from .pipeline import CancerQA, build_index, encoder_of
+from .pipeline import CancerQA, Finding, build_index, encoder_of
 from .retrieval.encoders import Encoder
+from .retrieval.sources import Scope
 from .training.command import train_command, train_parser
 
 # %% ../nbs/cli.ipynb #64e81672
@@ -97,12 +100,13 @@ def _answer(args: argparse.Namespace) -> Answer:
     if args.segmenter is not None and args.source not in ('pubmed', 'auto'):
         raise CpqaError('--segmenter says how documents that come live are cut: give --source pubmed or auto with it, or cut a library by  cpqa index build --segmenter')
     with progress_bars() as progress:
-        qa = CancerQA(args.library, args.encoder, depth=args.depth, passages=args.passages, quotes=args.quotes, progress=progress, source=args.source,
-                      since=args.since, until=args.until, rewrite=args.rewriter, full_text=args.full_text, reranker=args.reranker,
-                      segmenter=args.segmenter if args.segmenter is not None else 'sentences', budget_ms=args.budget, threshold=args.threshold,
-                      llm=_language_model(args), prompt=args.prompt, strict=args.strict, adaptive=args.adaptive, **({} if args.abstain_below is None else {'abstain_below': args.abstain_below}))
-        if qa.llm is None: answer = qa.ask(args.question)
-    return answer if qa.llm is None else _written(qa, args)
+        scope = Scope(args.source, args.library, args.since, args.until, args.full_text)
+        segmenter = 'sentences' if args.segmenter is None else args.segmenter
+        finding = Finding(args.encoder, args.rewriter, segmenter, args.reranker, args.depth, args.passages, args.threshold, args.budget)
+        least = ABSTAIN_BELOW if args.abstain_below is None else args.abstain_below
+        qa = CancerQA(scope, finding, Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, least), progress)
+        if qa.reading.model is None: answer = qa.ask(args.question)
+    return answer if qa.reading.model is None else _written(qa, args)
 
 def _print_answer(answer: Answer, args: argparse.Namespace):
     if args.json: return _print_json({k: v for k, v in answer.to_dict().items() if k != 'trace' or args.trace})
@@ -123,7 +127,7 @@ def _ask(args: argparse.Namespace):
 def _search(args: argparse.Namespace):
     "Lists the documents that match a query best."
     with progress_bars() as progress:
-        qa = CancerQA(args.library, args.encoder, depth=args.depth, progress=progress)
+        qa = CancerQA(Scope(library=args.library), Finding(args.encoder, depth=args.depth), progress=progress)
         hits = qa.search(args.query, args.k, args.retriever, args.reranker)
     found = list(zip(hits, qa.library.documents(h.id for h in hits)))
     if args.json:

@@ -673,16 +673,16 @@ def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
     assert 'interrupted' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
 
 
-@pytest.mark.parametrize('moment', ['EmbeddedEncoder', 'QuotingReader'])
-def test_ctrl_c_at_each_stage_of_an_answer(moment, demo):
+@pytest.mark.parametrize('module, moment', [('cpqa.pipeline', 'EmbeddedEncoder'), ('cpqa.answering.reader', 'QuotingReader')])
+def test_ctrl_c_at_each_stage_of_an_answer(module, moment, demo):
     code = f'''
 import os, signal, sys
-import cpqa.cli, cpqa.pipeline
-class Late(cpqa.pipeline.{moment}):
+import cpqa.cli, {module}
+class Late({module}.{moment}):
     def __init__(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
         super().__init__(*args, **kwargs)
-cpqa.pipeline.{moment} = Late
+{module}.{moment} = Late
 sys.exit(cpqa.cli.main(['ask', {QUESTION!r}]))
 '''
     complaint(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment()), 130)

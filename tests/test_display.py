@@ -14,7 +14,8 @@ from cpqa.core.records import NOT_ADVICE, Answer, CheckedClaim, Citation, Docume
 from cpqa.core.wording import said
 from cpqa.core.toy import TOY
 from cpqa.display import answer_html, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line
-from cpqa.pipeline import CancerQA, build_index
+from cpqa.pipeline import CancerQA, Finding, build_index
+from cpqa.retrieval.sources import Scope
 
 EVIL = '</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]'
 TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small'}
@@ -128,8 +129,8 @@ def test_a_retracted_paper_is_never_cited(tmp_path):
                     text='Tamoxifen for five years abolished breast cancer recurrence in all women. What tamoxifen does to recurrence is to abolish it.')
     question = 'What does tamoxifen for five years do to breast cancer recurrence?'
     both = build_index([[*TOY, gone]], tmp_path/'both')
-    for options in ({}, {'source': str(tmp_path/'both')}, {'reranker': 'none'}):
-        answer = CancerQA(None if 'source' in options else both, **options).ask(question)
+    for qa in (CancerQA(both), CancerQA(Scope(str(tmp_path/'both'))), CancerQA(both, Finding(reranker='none'))):
+        answer = qa.ask(question)
         seen = shown(answer, 2000) + answer_html(answer) + answer.to_json().replace('"66": "retracted"', '').replace('"66":"retracted"', '')
         assert answer.used_PMIDs[0] == 't3' and 'abolish' not in seen and '66' not in answer.used_PMIDs and not any(e.retracted or e.passage.doc_id == '66' for e in answer.evidence)
     again = build_index([[*TOY, replace(gone, publication_types=())]], tmp_path/'sound')

@@ -12,14 +12,14 @@ from cpqa.answering.reader import COSINE, MOST, PROBABILITY, QuotingReader, cand
 from cpqa.answering.readers import Gathered
 from cpqa.core.records import Document, Evidence, Passage
 from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
 
 TAMOXIFEN, SOURDOUGH, CAR_T = 'What are the side effects of tamoxifen?', 'How do I bake sourdough bread?', 'Is tisagenlecleucel effective for B-cell lymphoma?'
 
 
 @pytest.fixture(scope='module')
 def qa():
-    qa = CancerQA(depth=15)
+    qa = CancerQA(finding=Finding(depth=15))
     if qa.second('default') is None: pytest.skip('no cross-encoder came with this copy')
     return qa
 

@@ -30,7 +30,7 @@ from ..literature.library import Library, Progress, quiet
 from ..passages.rerank import Reranker
 from ..passages.rerankers import reranker as named_reranker
 from ..passages.splitters import SentenceSplitter
-from ..pipeline import FIRST_STAGE, CancerQA, Way, build_index, clean_question, kept_library
+from ..pipeline import FIRST_STAGE, CancerQA, Finding, Way, build_index, clean_question, kept_library
 from ..retrieval.bm25 import TermRetriever
 from ..retrieval.encoders import Encoder
 from ..retrieval.fusion import fuse
@@ -67,7 +67,7 @@ def _without_leaks(qa: CancerQA, retriever: Way, reranker: Reranker | None, k: i
     "`CancerQA.search` of a question, in which each search is cut before the fusion and before the reranker."
     searches = [TermRetriever(qa.library).search] if retriever != 'dense' else []
     if retriever != 'bm25': searches.append(DenseRetriever(qa.vectors).search)
-    cut, deep = [leak_free(s, qa.library, switches) for s in searches], max(k, FIRST_STAGE, qa.depth if reranker else 0)
+    cut, deep = [leak_free(s, qa.library, switches) for s in searches], max(k, FIRST_STAGE, qa.finding.depth if reranker else 0)
     def search(q: Question) -> list[Hit]:
         asked = replace(q, question=clean_question(q.question))
         rankings = [s([asked], deep)[0] for s in cut]
@@ -98,7 +98,7 @@ def evaluate_retrieval(
     opened = Library(library) if library else _collection_library(c, retriever != 'bm25', encoder, progress)
     _check_overlap(c, opened)
     judged = _judgements(c, questions, opened, switches)
-    qa = CancerQA(opened, encoder, depth, progress=progress)
+    qa = CancerQA(opened, Finding(encoder, depth=depth), progress=progress)
     if retriever != 'bm25': qa.vectors   # a library without them is an error now, not one for each query
     second = named_reranker(reranker, lambda: qa.encoder) if reranker else None
     system = System(system_name(retriever, reranker), {'retriever': retriever, 'reranker': reranker or 'none'},
