@@ -1,7 +1,11 @@
 """Questions of cancer patients answered from PubMed, with quoted and checked evidence."""
 
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
 __all__ = ['CancerQA', '__version__']
+
+if TYPE_CHECKING: from cpqa.pipeline import CancerQA   # loaded on first use, below
 
 
 def __getattr__(name):

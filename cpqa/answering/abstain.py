@@ -29,8 +29,8 @@ from ..literature.library import ENGLISH
 FEATURES = ('best', 'three', 'nearest', 'both', 'words', 'names')
 _LEAST = 1e-4   # probabilities are taken as at least this, and at most 1 less this
 
-def _log_odds(p: Sequence[float]) -> np.ndarray:
-    p = np.clip(np.asarray(p, dtype=float), _LEAST, 1 - _LEAST)
+def _log_odds(probabilities: Sequence[float]) -> np.ndarray:
+    p = np.clip(np.asarray(probabilities, dtype=float), _LEAST, 1 - _LEAST)
     return np.log(p / (1 - p))
 
 _NAME = re.compile(r'\d|[A-Z].*[A-Z]|[a-z][A-Z]')
@@ -44,12 +44,12 @@ def _held(question: str, evidence: Sequence[Evidence]) -> tuple[float, float]:
 # %% ../../nbs/answering/abstain.ipynb #347a9732
 def evidence_features(question: str, evidence: Sequence[Evidence]) -> dict[str, float]:
     "The `FEATURES` of the passages read, best first, that have a probability; {} where none has."
-    known = [e for e in evidence if e.probability is not None]
+    known = [(e, e.probability) for e in evidence if e.probability is not None]
     if not known: return {}
-    ranked = sorted(known, key=lambda e: -e.probability)
-    odds, first = _log_odds([e.probability for e in ranked]), known[:5]
-    words, names = _held(question, ranked[:3])
-    return dict(best=float(odds[0]), three=float(odds[:3].mean()), nearest=max(e.score for e in known),
+    ranked = sorted(known, key=lambda row: -row[1])
+    odds, first = _log_odds([p for _, p in ranked]), [e for e, _ in known[:5]]
+    words, names = _held(question, [e for e, _ in ranked[:3]])
+    return dict(best=float(odds[0]), three=float(odds[:3].mean()), nearest=max(e.score for e, _ in known),
                 both=sum(e.route == 'E3' for e in first) / len(first), words=words, names=names)
 
 # %% ../../nbs/answering/abstain.ipynb #17bae981
@@ -148,36 +148,37 @@ class Grounds(NamedTuple):
 # %% ../../nbs/answering/abstain.ipynb #7d8da1a2
 def below_threshold(g: Grounds) -> Remark | None:
     "Has the threshold left no passage of those that were ranked?"
-    if g.passages == 0 and g.ranked and g.threshold is not None: return remark('below threshold', candidates=g.ranked, threshold=g.threshold)
+    return remark('below threshold', candidates=g.ranked, threshold=g.threshold) if g.passages == 0 and g.ranked and g.threshold is not None else None
 
 def nothing_shared(g: Grounds) -> Remark | None:
     "Is there no sentence at all?"
-    if g.sentences == 0: return remark('nothing shared')
+    return remark('nothing shared') if g.sentences == 0 else None
 
 def too_thin(g: Grounds) -> Remark | None:
     "Is the confidence too low? One that is not known is not."
-    if None not in (g.below, g.confidence) and g.confidence < g.below: return remark('too thin', confidence=g.confidence, below=g.below)
+    if g.below is None or g.confidence is None or g.confidence >= g.below: return None
+    return remark('too thin', confidence=g.confidence, below=g.below)
 
 def too_far(g: Grounds) -> Remark | None:
     "Does even the best sentence match too little?"
-    if g.best < g.least: return remark('too far' if g.scale == 'cosine' else 'improbable', score=g.best, least=g.least)
+    return remark('too far' if g.scale == 'cosine' else 'improbable', score=g.best, least=g.least) if g.best < g.least else None
 
 def bad_citations(g: Grounds) -> Remark | None:
     "Does no quote stand where it says?"
-    if g.quotes == 0 and g.faults: return remark('bad citations', *g.faults)
+    return remark('bad citations', *g.faults) if g.quotes == 0 and g.faults else None
 
 # %% ../../nbs/answering/abstain.ipynb #d87c1e74
 def none_confirmed(g: Grounds) -> Remark | None:
     "Has no claim passed the check?"
-    if g.held == 0: return remark('none confirmed', *g.faults, claims=g.claims)
+    return remark('none confirmed', *g.faults, claims=g.claims) if g.held == 0 else None
 
 def names_unconfirmed(g: Grounds) -> Remark | None:
     "Does the model name things, of which no claim that holds speaks?"
-    if g.named and not g.carried: return remark('names unconfirmed')
+    return remark('names unconfirmed') if g.named and not g.carried else None
 
 def label_denied(g: Grounds) -> Remark | None:
     "Do the quotes deny the label?"
-    if g.denied: return remark('label denied')
+    return remark('label denied') if g.denied else None
 
 RULES: tuple[Callable[[Grounds], Remark | None], ...] = (
     below_threshold, nothing_shared, too_thin, too_far, bad_citations, none_confirmed, names_unconfirmed, label_denied)

@@ -31,8 +31,8 @@ def usage_of(completions: Sequence[Completion]) -> dict[str, float]:
     "What some completions took together: calls, input_tokens, output_tokens, ms, and cost in US dollars where each is known."
     total = {'calls': len(completions), 'input_tokens': sum(c.input_tokens for c in completions),
              'output_tokens': sum(c.output_tokens for c in completions), 'ms': round(sum(c.ms for c in completions), 1)}
-    costs = [c.cost for c in completions]
-    return total | ({'cost': round(sum(costs), 6)} if costs and None not in costs else {})
+    costs = [c.cost for c in completions if c.cost is not None]
+    return total | ({'cost': round(sum(costs), 6)} if costs and len(costs) == len(completions) else {})
 
 # %% ../../nbs/answering/llm_reader.ipynb #9cf9d736
 class _Asked:
@@ -55,8 +55,9 @@ class _Asked:
             if said.finish == 'refusal': raise ReplyError('refusal')
             self.draft = read_reply(said.data if isinstance(said.data, Mapping) else said.text, self.kind, self.options, self.keys)
         except ReplyError as e:
-            if said.finish == 'length' and e.kind != 'refusal': e = ReplyError('half json', f'it was cut off after {max_tokens:,} tokens, so say less')
-            return e
+            if said.finish != 'length' or e.kind == 'refusal': return e
+            return ReplyError('half json', f'it was cut off after {max_tokens:,} tokens, so say less')
+        return None
 
 # %% ../../nbs/answering/llm_reader.ipynb #e5693454
 def _ask(asked: _Asked, retries: int, max_tokens: int, on_text: Callable[[str], Any] | None) -> _Asked:
@@ -239,8 +240,9 @@ def added(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
 
 # %% ../../nbs/answering/llm_reader.ipynb #577ba41b
 def model_reader(argument: str, tools: Tools) -> LLMReader:
-    "The reader of the row `model`."
+    "The reader of the row `model`. Raises `CpqaError` where no model is given."
     r = tools.reading
+    if r.model is None: raise CpqaError('this reader needs a language model: give llm')
     return LLMReader(r.model, r.template, tools.support(), r.strict, abstain_below=r.abstain_below)
 
 def adaptive_reader(argument: str, tools: Tools) -> Reader:

@@ -22,6 +22,7 @@ from .direction import Sentence, Verdict, verdict
 from .kinds import kind_of
 from .polarity import Opposition, opposed
 from .readers import Gathered, Tools
+from ..core.basics import CpqaError
 from ..core.records import Answer, Citation, Document, Evidence, Hit, Passage
 from ..core.secrets import short
 from ..core.wording import Remark, remark
@@ -192,26 +193,26 @@ _Found = Sequence[tuple[Document, Span]]
 
 def _by_cosine(reader: 'QuotingReader', found: _Found, vector: np.ndarray, notes: tuple[str, ...] = ()) -> Scored:
     "By the encoder: two orders, fused by rank."
-    vectors = reader.encoder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in found])
+    vectors = reader.embedder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in found])
     cosines = vectors @ vector
     nearest = np.argsort(-cosines, kind='stable')
     fused = reciprocal_rank_fusion([[Hit(str(i), 0.0) for i in range(len(found))], [Hit(str(i), 0.0) for i in nearest]], k=5)
     return Scored(cosines, [int(h.id) for h in fused], vectors, reader.scale(cosines=True), notes)
 
-def _by_reranker(reader: 'QuotingReader', question: str, found: _Found, evidence: Sequence[Evidence]) -> Scored:
+def _by_reranker(reader: 'QuotingReader', ranker: Reranker, calibration: Calibration, question: str, found: _Found, evidence: Sequence[Evidence]) -> Scored:
     "By the reranker, each sentence alone and with its passage."
-    scores = sentence_probabilities(question, found, evidence, reader.reranker, reader.calibration)
+    scores = sentence_probabilities(question, found, evidence, ranker, calibration)
     order = best_first(scores, [d for d, _ in found])
     top = [i for i in order[:LOOKED_AT] if scores[i] >= reader.scale().least]
-    made = reader.encoder.encode([found[i][0].text[slice(*found[i][1])] for i in top]) if top else np.zeros((0, 1), np.float32)
+    made = reader.embedder.encode([found[i][0].text[slice(*found[i][1])] for i in top]) if top else np.zeros((0, 1), np.float32)
     vectors = np.zeros((len(found), made.shape[1]), np.float32)
     vectors[top] = made
     return Scored(scores, order, vectors, reader.scale())
 
 def _scored(reader: 'QuotingReader', question: str, found: _Found, evidence: Sequence[Evidence], vector: np.ndarray) -> Scored:
     "By the reranker where there is one and it works, by the cosine otherwise."
-    if reader.reranker is None: return _by_cosine(reader, found, vector)
-    try: return _by_reranker(reader, question, found, evidence)
+    if reader.reranker is None or reader.calibration is None: return _by_cosine(reader, found, vector)
+    try: return _by_reranker(reader, reader.reranker, reader.calibration, question, found, evidence)
     except Exception as e:   # whatever a model raises, there is an answer without it
         failed = f'the reranker failed on the sentences ({short(str(e) or type(e).__name__)}): they were chosen by their cosine'
         return _by_cosine(reader, found, vector, (failed,))
@@ -239,7 +240,7 @@ def _how_well(question: str, citations: Sequence[Citation], scale: Scale, said: 
 def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     "What `QuotingReader.read` does, but for the check of each quote."
     question = g.meant or g.question
-    vector = reader.encoder.encode([question], 'query')[0] if g.vector is None else g.vector
+    vector = reader.embedder.encode([question], 'query')[0] if g.vector is None else g.vector
     found = candidates(g.evidence, g.documents)[:MOST if reader.reranker else None]
     given = _scored(reader, question, found, g.evidence, vector)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=g.confidence, notes=given.notes,
@@ -270,8 +271,9 @@ class QuotingReader:
     ):
         if quotes < 1: raise ValueError(f'a quoting reader quotes at least 1 sentence, got quotes={quotes}')
         if isinstance(reranker, CosineReranker) or reranker is not None and not comparable(reranker): reranker = None
-        if reranker is not None: calibration = calibration or calibrator(reranker.describe())
-        self.reranker, self.calibration = (reranker, calibration) if calibration is not None else (None, None)
+        if reranker is not None and calibration is None: calibration = calibrator(reranker.describe())
+        self.reranker: Reranker | None = reranker if calibration is not None else None
+        self.calibration: Calibration | None = calibration if reranker is not None else None
         self.encoder, self.quotes, self.abstain_below = encoder, quotes, abstain_below
         self._threshold, self._keep = threshold, keep
 
@@ -279,6 +281,12 @@ class QuotingReader:
         "What scores mean here, with the threshold and the share that were asked for."
         own = COSINE if cosines or self.reranker is None else PROBABILITY
         return own._replace(least=own.least if self._threshold is None else self._threshold, keep=own.keep if self._keep is None else self._keep)
+
+    @property
+    def embedder(self) -> Encoder:
+        "The encoder. Raises `CpqaError` where none was given."
+        if self.encoder is None: raise CpqaError('a quoting reader needs an encoder: give one, or gather the evidence with one')
+        return self.encoder
 
     def over(self, gathered: Gathered) -> 'QuotingReader':
         "The reader with the encoder and the reranker that found the evidence, where it has none of its own."

@@ -222,7 +222,7 @@ def _out(path: HSRDR, d: Document) -> str:
 # %% ../../nbs/retrieval/hsrdr.ipynb #aac67a3b
 def _kept(path: HSRDR, ids: Sequence[str]) -> tuple[list[Document], dict[str, str], list[str]]:
     "The first `keep` documents that may stay, why others may not, and notes. Raises `CpqaError` if none can be fetched."
-    kept, dropped, notes, lost, size = [], {}, [], 0, max(path.keep, _BATCH)
+    kept, dropped, notes, lost, size = list[Document](), dict[str, str](), list[str](), 0, max(path.keep, _BATCH)
     for start in range(0, len(ids), size):
         batch = ids[start:start + size]
         got = _fetched(path, batch) if lost < 2 else Fetched(failed=tuple(batch))   # who failed twice in a row is not asked again
@@ -239,7 +239,7 @@ def _kept(path: HSRDR, ids: Sequence[str]) -> tuple[list[Document], dict[str, st
 # %% ../../nbs/retrieval/hsrdr.ipynb #e60f3250
 def _full_ids(path: HSRDR, documents: list[Document]) -> dict[str, str]:
     "PMCIDs of the full texts to fetch, each with the id of its record in PubMed; none that is here already, none twice."
-    here, want = {d.id for d in documents}, {}
+    here, want = {d.id for d in documents}, dict[str, str]()
     for d in documents:
         if _wanted(path, d) and d.pmcid not in here: want.setdefault(d.pmcid, d.id)
     return dict(islice(want.items(), path.full_texts))
@@ -252,7 +252,7 @@ def _no_full(document: Document | None, failed: bool) -> str:
 def _with_full_texts(path: HSRDR, documents: list[Document]) -> tuple[list[Document], dict[str, str], dict[str, str], list[str]]:
     "The documents with the full texts of some behind them; which full text belongs to which id; what is gone, and why; notes."
     want, notes = _full_ids(path, documents), []
-    try: got = path.full(list(want)) if want else Fetched()
+    try: got = path.full(list(want)) if want and path.full else Fetched()
     except Exception as e: got, notes = Fetched(failed=tuple(want)), [f'no full text could be fetched: {_said(e)}']
     given = {d.id: d for d in got.documents if d.id in want}
     why = {id: reason for id in want if (reason := _no_full(given.get(id), id in got.failed))}

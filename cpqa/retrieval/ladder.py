@@ -87,7 +87,7 @@ def walk(
 ) -> Walk:
     "Down the ladder until enough documents are found (He et al., section III.B). Raises `LadderError` if every rung fails."
     if not 1 <= enough <= most: raise CpqaError(f'the walk stops at enough={enough} and keeps at most {most}: expected 1 <= enough <= most')
-    rungs, kept, audit = list(rungs), {}, []
+    rungs, kept, audit = list(rungs), dict[str, None](), list[Rung]()
     for i, rung in enumerate(rungs, 1):
         try: found = search(rung.text, most)
         except CpqaError as e:

@@ -185,7 +185,7 @@ def rungs_of(concepts: Sequence[Concept], phrases: Sequence[str] = ()) -> tuple[
     if others and not cores[0].core and cores[0].rarity >= RARE: rungs.append((all_of(c.wide for c in cores), f'only the core of the question: {_named(cores)}'))
     words = [w for c in concepts for w in c.words][:60]
     rungs.append((' OR '.join(dict.fromkeys(words)), 'any word of the question'))
-    why = {}
+    why: dict[str, str] = {}
     for text, reason in rungs: why.setdefault(text, reason)
     return tuple(BooleanQuery(text, reason) for text, reason in why.items())
 
@@ -248,11 +248,11 @@ def _split(run: Sequence[str]) -> list[list[str]]:
 
 def concepts_of(text: str, lexicon: Lexicon, written: dict[str, str] = {}) -> tuple[list[Concept], list[str]]:
     "The concepts of a clean `text`, in their order, and its phrases as expressions; `written` has other spellings of words."
-    concepts, phrases, at = [], [], 0
+    concepts, phrases, at = list[Concept](), list[str](), 0
     def plain(part: str):
         for run in runs(part):
             concepts.extend(word_concept(t, [written[t]] if t in written else []) for t in run)
-            for part in _split(run): phrases.append(in_text(' '.join(part)) if len(part) < 4 else all_of(map(in_text, part)))
+            for words in _split(run): phrases.append(in_text(' '.join(words)) if len(words) < 4 else all_of(map(in_text, words)))
     def take(part: str):
         end = 0
         for m in _LAY.finditer(part):

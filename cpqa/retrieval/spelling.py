@@ -95,7 +95,7 @@ def mishearings(word: str) -> set[str]:
 # %% ../../nbs/retrieval/spelling.ipynb #c357b08d
 def _distance(a: str, b: str) -> int:
     "How many slips make `b` of `a`, two swapped letters being one."
-    before, last = [], list(range(len(b) + 1))
+    before, last = list[int](), list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         row = [i]
         for j, y in enumerate(b, 1):
@@ -133,7 +133,7 @@ class Speller:
     `espell` is a function of a text that returns it corrected, or '' (NCBI's, for one), and is asked last."""
     def __init__(self, vocabulary: Container[str] | Callable[[str], bool] = (), espell: Callable[[str], str] | None = None):
         self._given = vocabulary if callable(vocabulary) else vocabulary.__contains__
-        self.espell, self.troubles = espell, []
+        self.espell, self.troubles = espell, list[str]()
 
     def listed(self, word: str) -> bool:
         "Does a vocabulary hold the `word` as it stands?"
@@ -173,7 +173,9 @@ def _corrected(speller: Speller, word: str) -> str:
     "The unknown `word` put right, or itspeller."
     if meant := _nearest(spelled(word)): return meant
     try: meant = speller.espell(word).strip() if speller.espell else ''
-    except CpqaError as e: meant = speller.troubles.append(f'the speller of the service failed: {short(str(e))}') or ''
+    except CpqaError as e:
+        speller.troubles.append(f'the speller of the service failed: {short(str(e))}')
+        return word
     return meant if re.fullmatch(r'[\w-]+( [\w-]+)?', meant) else word
 
 # %% ../../nbs/retrieval/spelling.ipynb #7c5c35bb
