@@ -152,10 +152,10 @@ def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]])
     for row in rows: table.add_row(*(Text(plain(str(cell))) for cell in row))
     return table
 
-def _remarks(warnings: Iterable[str]) -> list[str]:
+def _remarks(rung: dict) -> list[str]:
     "The warnings of a rung; of terms that find nothing, as half the synonyms of a small library do, only the number."
-    empty = sum(w.endswith(' finds nothing') for w in warnings)
-    return [w for w in warnings if not w.endswith(' finds nothing')] + [f'{empty} of its terms find nothing'] * bool(empty)
+    empty = rung.get('empty', ())
+    return [w for w in rung['warnings'] if w not in empty] + [f'{len(empty)} of its terms find nothing'] * bool(empty)
 
 _ENDED = {'all': '', 'time': ', then the time was up', 'settled': ', then the best had settled', 'failed': ', since it failed'}
 
@@ -169,7 +169,7 @@ def trace_text(answer: Answer, most: int = 20) -> Group:
     "How the evidence of an answer was found: ladder, routes and sources, and the first `most` documents, as a rich renderable."
     trace = answer.trace
     found, audit = trace.get('candidates', []), trace.get('audit', [])
-    ladder = ([n, r['query'], f"{r['hits']:,}", r['new'], '; '.join(filter(None, (r['why'], r['moved_on'], *_remarks(r['warnings']))))] for n, r in enumerate(audit, 1))
+    ladder = ([n, r['query'], f"{r['hits']:,}", r['new'], '; '.join(filter(None, (r['why'], r['moved_on'], *_remarks(r))))] for n, r in enumerate(audit, 1))
     counts = Counter((c['route'], c['source']) for c in found)
     ways = ([f'{route} {ROUTES.get(route, "")}', f'{source} {SOURCES.get(source, "")}', n] for (route, source), n in sorted(counts.items()))
     documents = ([c['id'], c['route'], c['source'], c['term_rank'] or '', c['dense_rank'] or ''] for c in found[:most])

@@ -19,8 +19,8 @@ from ..core.records import Hit, Record, in_order
 from ..literature.lexicon import _short, cancer_descriptors, number_forms, site_terms, spelled
 from ..literature.library import WORDS, Documents, damage, folded
 from ..literature.mesh import Descriptor, MeshTree, natural
-from .pubmed_query import (EVERYTHING, FIELDS, FILTERS, TYPES_UNDER, Node, QueryError, Term, Tree, Word, date_range, filter_of, language, lint,
-                                         parse, pieces, read, words_of, written)
+from .pubmed_query import (EVERYTHING, FIELDS, FILTERS, TYPES_UNDER, FindsNothing, Node, QueryError, Term, Tree, Word, date_range,
+                                         filter_of, language, lint, parse, pieces, read, words_of, written)
 
 # %% ../../nbs/retrieval/boolean.ipynb #3df42eb4
 STOP_WORDS = frozenset('''a about again all almost also although always among an and another any are as at be because been before being between both but by can
@@ -75,7 +75,7 @@ class _Mapping:
     def noticed(self, t: Term) -> Term:
         "The term itself, with a warning if it finds nothing; the first hundred terms are tried."
         self.asked += 1
-        if self.asked <= 100 and FIELDS[t.field].kind not in ('absent', 'date', 'filter') and not self.index.count(t): self.warn(f'{written(t)} finds nothing')
+        if self.asked <= 100 and FIELDS[t.field].kind not in ('absent', 'date', 'filter') and not self.index.count(t): self.warn(FindsNothing(f'{written(t)} finds nothing'))
         return t
 
     def untagged(self, text: str) -> Tree | None:
