@@ -178,7 +178,8 @@ class _Parts:
     def library(self) -> Library:
         with self.loading.stage('load_library'):
             kept = self.scope.shelf
-            if kept is None: return demo_library(self.progress, None if self.finding.encoder is None else self.encoder, lambda: self.encoder)
+            own = None if self.finding.encoder is None else self.encoder
+            if kept is None: return demo_library(self.progress, own, lambda: self.encoder)
             return kept if isinstance(kept, Library) else Library(kept)
 
     @cached_property
@@ -235,7 +236,8 @@ class _Steps(_MoreParts):
         return _two_stage(self, vectors)
 
     def reranked(self, query: str, hits: list[Hit], reranker: Reranker) -> list[Hit]:
-        "The first `depth` hits ordered by their best passages, as the library keeps them or else cut now, or by a title alone; the others behind."
+        """The first `depth` hits ordered by their best passages, as the library keeps them or else cut now, or by a title alone;
+        the others behind."""
         return _reranked(self, query, hits, reranker)
 
     def second(self, name: str, vectors: PassageVectors | None = None) -> Reranker:
@@ -247,17 +249,18 @@ class CancerQA(_Steps):
     "Answers questions from a library or from PubMed: `ask`, `retrieve`, `search`. Without a scope, from the demo notes of the package."
     def __init__(
         self,
-        scope: Scope | Shelved | None = None,           # what is searched: or 'pubmed', 'auto', a library or its directory; None: the demo notes
+        scope: Scope | Shelved | None = None,           # what is searched: also 'pubmed', 'auto', a library, a directory; None: the demo notes
         finding: Finding | None = None,                 # how it is found
         reading: Reading | LLM | str | None = None,     # who reads: or a language model, or its name; None: sentences are quoted
         progress: Progress | None = None,               # told of a first build of the demo library
     ):
-        super().__init__(scope_of(scope), finding or Finding(), reading if isinstance(reading, Reading) else Reading(reading), progress or quiet)
+        who = reading if isinstance(reading, Reading) else Reading(reading)
+        super().__init__(scope_of(scope), finding or Finding(), who, progress or quiet)
 
     def ask(
         self,
         question: str,
-        kind: AnswerKind | None = None,                 # for a language model: yesno, choice, factoid, list or long; None: as the question asks
+        kind: AnswerKind | None = None,                 # for a model: yesno, choice, factoid, list or long; None: as the question asks
         options: Options = None,                        # of a choice: letter -> text
         on_text: Callable[[str], Any] | None = None,    # gets the model's words as they come, before any check
     ) -> Answer:
@@ -284,7 +287,8 @@ class CancerQA(_Steps):
 
 # %% ../nbs/pipeline.ipynb #214b8015
 def _searched(qa: _Steps, query: str, k: int, retriever: Way | Literal['boolean'], reranker: str | Reranker | None) -> list[Hit]:
-    if retriever not in (*get_args(Way), 'boolean'): raise CpqaError(f'{retriever!r} is not a retriever: choose bm25, dense, hybrid or boolean')
+    if retriever not in (*get_args(Way), 'boolean'):
+        raise CpqaError(f'{retriever!r} is not a retriever: choose bm25, dense, hybrid or boolean')
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
     query, deep = clean_question(query), max(k, FIRST_STAGE, qa.finding.depth if reranker else 0)
     if isinstance(reranker, str) and reranker_parts(reranker):   # a wrong name is refused before anything is loaded
@@ -365,8 +369,9 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
         chosen = stage.choose(found.question, vector, found.documents, qa.finding.passages, {c.id: c.route for c in found.candidates})
     sure = confidence_in(found.question, chosen.evidence, stage.reranker.describe(), encoder.describe())
     trace = found.trace() | {'passages': _told(stage, chosen, _cut(qa, stage.vectors))}
-    return Gathered(question, tuple(chosen.evidence), {d.id: d for d in found.documents}, meant=found.question, vector=vector, confidence=sure,
-                    encoder=encoder, reranker=stage.reranker, ranked=chosen.candidates, threshold=qa.finding.threshold,
+    documents = {d.id: d for d in found.documents}
+    return Gathered(question, tuple(chosen.evidence), documents, meant=found.question, vector=vector, confidence=sure, encoder=encoder,
+                    reranker=stage.reranker, ranked=chosen.candidates, threshold=qa.finding.threshold,
                     library=source.told(len(found.documents)), notes=(*source.notes, *found.notes, *chosen.notes), trace=trace)
 
 # %% ../nbs/pipeline.ipynb #01e50132
@@ -375,7 +380,8 @@ def _answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Optio
         raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
     t, whole, found = Timings(), Timings(), list[Gathered]()
     def look(asked: Gathered) -> Gathered:
-        with whole.stage('look'): found.append(qa.gather(asked.question, t)._replace(kind=asked.kind, options=asked.options, on_text=asked.on_text))
+        with whole.stage('look'): g = qa.gather(asked.question, t)
+        found.append(g._replace(kind=asked.kind, options=asked.options, on_text=asked.on_text))
         return found[-1]
     asked = Gathered(question, kind=kind or kind_of(question, options), options=options, on_text=on_text)
     with whole.stage('ask'):

@@ -148,7 +148,8 @@ class Grounds(NamedTuple):
 # %% ../../nbs/answering/abstain.ipynb #7d8da1a2
 def below_threshold(g: Grounds) -> Remark | None:
     "Has the threshold left no passage of those that were ranked?"
-    return remark('below threshold', candidates=g.ranked, threshold=g.threshold) if g.passages == 0 and g.ranked and g.threshold is not None else None
+    if g.passages != 0 or not g.ranked or g.threshold is None: return None
+    return remark('below threshold', candidates=g.ranked, threshold=g.threshold)
 
 def nothing_shared(g: Grounds) -> Remark | None:
     "Is there no sentence at all?"

@@ -116,7 +116,8 @@ NO_ANSWER = 'There is no answer here that the literature at hand confirms. What 
 # %% ../../nbs/answering/llm_reader.ipynb #0224ef27
 def _blank(reader: 'LLMReader', g: Gathered) -> Answer:
     "No answer yet."
-    return Answer(g.question, NO_ANSWER, evidence=tuple(g.evidence), abstained=True, kind=g.kind, trace={'reader': {'prompt': reader.prompt.name}})
+    trace = {'reader': {'prompt': reader.prompt.name}}
+    return Answer(g.question, NO_ANSWER, evidence=tuple(g.evidence), abstained=True, kind=g.kind, trace=trace)
 
 def _noted(answer: Answer, why: Remark | None, **told: Any) -> Answer:
     "The answer with a reason, and with more said of the reader in its trace."
@@ -202,7 +203,8 @@ class LLMReader:
         self.retries, self.max_tokens, self.window = retries, max_tokens, window or getattr(llm, 'window', None)
         self.abstain_below = abstain_below
         if retries < 0 or max_tokens < 1:
-            raise CpqaError(f'a reader asks again 0 times or more and has 1 token or more to answer, got retries={retries} and max_tokens={max_tokens}')
+            raise CpqaError('a reader asks again 0 times or more and has 1 token or more to answer, '
+                            f'got retries={retries} and max_tokens={max_tokens}')
 
     @property
     def wants_evidence(self) -> bool: return self.prompt.context != 'none'
@@ -230,7 +232,8 @@ class AdaptiveReader:
         if certain: return replace(alone, trace=alone.trace | {'adaptive': {'retrieved': False, 'certain': True}})
         answer = self.reader.read(self.look(gathered))
         how = {'retrieved': True, 'certain': False, 'alone': alone.label, 'faults': alone.trace['reader'].get('faults', [])}
-        return replace(answer, usage=added(alone.usage, answer.usage), model=answer.model or alone.model, trace=answer.trace | {'adaptive': how})
+        return replace(answer, usage=added(alone.usage, answer.usage), model=answer.model or alone.model,
+                       trace=answer.trace | {'adaptive': how})
 
 def added(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
     "What two answers took together; their cost only where both are known, or one of them asked nothing."

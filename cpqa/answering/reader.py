@@ -47,7 +47,7 @@ def is_aim(sentence: str, section: str = '') -> bool:
 
 # %% ../../nbs/answering/reader.ipynb #1d95c793
 def candidates(evidence: Sequence[Evidence], documents: Mapping[str, Document]) -> list[tuple[Document, Span]]:
-    "The sentences within the passages of evidence that are no mere aims, each once, in the order of the evidence; none of retracted articles."
+    "The sentences within the passages that are no mere aims, each once, in the order of the evidence; none of retracted articles."
     found: dict[tuple[str, Span], tuple[Document, Span]] = {}
     for e in evidence:
         document = documents[e.passage.doc_id]
@@ -89,19 +89,25 @@ def _passage_probability(evidence: Sequence[Evidence], found: Sequence[tuple[Doc
     "For each sentence the best probability of a passage that holds it; NaN where none is known."
     out = np.full(len(found), np.nan)
     for i, (document, (start, end)) in enumerate(found):
-        known = [e.probability for e in evidence if e.probability is not None and e.passage.doc_id == document.id and e.passage.start <= start and end <= e.passage.end]
+        around = [e for e in evidence if e.passage.doc_id == document.id and e.passage.start <= start and end <= e.passage.end]
+        known = [e.probability for e in around if e.probability is not None]
         if known: out[i] = max(known)
     return out
 
-def sentence_probabilities(question: str, found: Sequence[tuple[Document, Span]], evidence: Sequence[Evidence], reranker: Reranker, calibration: Calibration) -> np.ndarray:
+def sentence_probabilities(
+    question: str, found: Sequence[tuple[Document, Span]], evidence: Sequence[Evidence], reranker: Reranker, calibration: Calibration,
+) -> np.ndarray:
     "The probability that each sentence is relevant, by itself and by its passage, shape (n,)."
     alone = [Passage(d.id, start, end, d.text[start:end]) for d, (start, end) in found]
     p = np.asarray(calibration.probability(sound_scores(reranker.score(question, alone), alone, 'the reranker')), dtype=float)
     return mean_of(p, _passage_probability(evidence, found))
 
 # %% ../../nbs/answering/reader.ipynb #afd8976e
-def pick(order: Sequence[int], scores: np.ndarray, vectors: np.ndarray, owners: Sequence[str], n: int, floor: float, texts: Sequence[str] = ()) -> list[int]:
-    "Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless their `texts` are opposed), at most two of one document."
+def pick(
+    order: Sequence[int], scores: np.ndarray, vectors: np.ndarray, owners: Sequence[str], n: int, floor: float, texts: Sequence[str] = (),
+) -> list[int]:
+    """Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless their `texts` are opposed),
+    at most two of one document."""
     taken: list[int] = []
     for i in order:
         repeated = [j for j in taken if float(vectors[j] @ vectors[i]) > 0.95 and not (texts and opposed(texts[i], texts[j]))]
@@ -119,7 +125,8 @@ def is_review(document: Document) -> bool:
 
 def best_first(scores: np.ndarray, documents: Sequence[Document]) -> list[int]:
     "The numbers of the sentences by score, reviews and then newer papers first where it is the same to two decimals."
-    return sorted(range(len(scores)), key=lambda i: (-round(float(scores[i]), 2), not is_review(documents[i]), -(documents[i].year or 0), i))
+    place = lambda i: (-round(float(scores[i]), 2), not is_review(documents[i]), -(documents[i].year or 0), i)
+    return sorted(range(len(scores)), key=place)
 
 # %% ../../nbs/answering/reader.ipynb #bf0870dd
 _ASKING = set('what which who whom whose when where why how do does did can could may might should would has have had am were been being '
@@ -151,7 +158,8 @@ def disagreements(citations: Sequence[Citation]) -> list[Disagreement]:
 
 # %% ../../nbs/answering/reader.ipynb #9c2cd79a
 def by_direction(order: Sequence[int], said: Verdict, at: Mapping[int, int]) -> list[int]:
-    "The order with the best sentence that points the label's way second, unless it is the first; `at`: candidate -> its place in the verdict's directions."
+    """The order with the best sentence that points the label's way second, unless it is the first;
+    `at`: candidate -> its place in the verdict's directions."""
     carrying = next((i for i in order if points(said, i, at)), None)
     first = list(dict.fromkeys([*order[:1], *([] if carrying is None else [carrying])]))
     return first + [i for i in order if i not in first]
@@ -199,7 +207,9 @@ def _by_cosine(reader: 'QuotingReader', found: _Found, vector: np.ndarray, notes
     fused = reciprocal_rank_fusion([[Hit(str(i), 0.0) for i in range(len(found))], [Hit(str(i), 0.0) for i in nearest]], k=5)
     return Scored(cosines, [int(h.id) for h in fused], vectors, reader.scale(cosines=True), notes)
 
-def _by_reranker(reader: 'QuotingReader', ranker: Reranker, calibration: Calibration, question: str, found: _Found, evidence: Sequence[Evidence]) -> Scored:
+def _by_reranker(
+    reader: 'QuotingReader', ranker: Reranker, calibration: Calibration, question: str, found: _Found, evidence: Sequence[Evidence],
+) -> Scored:
     "By the reranker, each sentence alone and with its passage."
     scores = sentence_probabilities(question, found, evidence, ranker, calibration)
     order = best_first(scores, [d for d, _ in found])
@@ -227,13 +237,14 @@ def _grounds(reader: 'QuotingReader', given: Scored, gathered: Gathered) -> Grou
 def _asked_way(question: str, given: Scored, found: _Found) -> tuple[Verdict | None, dict[int, int]]:
     "For a question of yes or no, what the papers say, and which place of its directions is which candidate's."
     if kind_of(question) != 'yesno': return None, {}
-    heard = [i for i in given.order if given.scores[i] >= given.scale.fair][:LOOKED_AT]   # what matches loosely says nothing about the question
+    heard = [i for i in given.order if given.scores[i] >= given.scale.fair][:LOOKED_AT]   # what matches loosely says nothing
     of = lambda d, span, score: Sentence(d.id, d.text[slice(*span)], d.title, min(1.0, float(score)))
     return verdict(question, [of(*found[i], given.scores[i]) for i in heard]), {i: n for n, i in enumerate(heard)}
 
 def _how_well(question: str, citations: Sequence[Citation], scale: Scale, said: Verdict | None) -> tuple[Remark, ...]:
     missing = unmentioned(question, citations)
-    return (*([trust(said)] if said else []), matching(max(c.score for c in citations), scale), *(d.remark for d in disagreements(citations)),
+    best = max(c.score for c in citations)
+    return (*([trust(said)] if said else []), matching(best, scale), *(d.remark for d in disagreements(citations)),
             *([remark('unmentioned', words=missing)] if missing else []))
 
 # %% ../../nbs/answering/reader.ipynb #e89aa751
@@ -252,13 +263,15 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     owners, texts = [d.id for d, _ in found], [d.text[a:b] for d, (a, b) in found]
     taken = pick(order, given.scores, given.vectors, owners, reader.quotes, floor, texts)
     citations = tuple(cite(*found[i], round(float(given.scores[i]), 4)) for i in taken)
-    if said and said.label != 'maybe' and not any(points(said, i, at) for i in taken): said = replace(said, label='')   # no quote points its way
-    return replace(blank, response=quoted(citations), citations=citations, abstained=False, why=_how_well(question, citations, given.scale, said),
+    if said and said.label != 'maybe' and not any(points(said, i, at) for i in taken):
+        said = replace(said, label='')   # no label without a quote that points its way
+    how = _how_well(question, citations, given.scale, said)
+    return replace(blank, response=quoted(citations), citations=citations, abstained=False, why=how,
                    label=said.label if said else '', label_by='rules' if said and said.label else '', counts=said.counts if said else {})
 
 # %% ../../nbs/answering/reader.ipynb #9f7545b7
 class QuotingReader:
-    "Answers by quoting up to `quotes` sentences; abstains where none reaches `threshold`, or where the confidence given is below `abstain_below`."
+    "Answers by quoting up to `quotes` sentences; abstains where none reaches `threshold`, or the confidence is below `abstain_below`."
     def __init__(
         self,
         encoder: Encoder | None = None,             # None: the one that found the evidence, and its reranker
@@ -280,7 +293,8 @@ class QuotingReader:
     def scale(self, cosines: bool = False) -> Scale:
         "What scores mean here, with the threshold and the share that were asked for."
         own = COSINE if cosines or self.reranker is None else PROBABILITY
-        return own._replace(least=own.least if self._threshold is None else self._threshold, keep=own.keep if self._keep is None else self._keep)
+        least = own.least if self._threshold is None else self._threshold
+        return own._replace(least=least, keep=own.keep if self._keep is None else self._keep)
 
     @property
     def embedder(self) -> Encoder:

@@ -97,7 +97,8 @@ class Tools(NamedTuple):
 READERS = Registry('reader', (
     Row('quotes', 'quotes sentences, writes nothing', 'cpqa.answering.reader:quoting_reader'),
     Row('model', 'a language model writes, each claim is checked', 'cpqa.answering.llm_reader:model_reader'),
-    Row('adaptive', 'a language model is asked alone first, and looks up where it is not certain', 'cpqa.answering.llm_reader:adaptive_reader'),
+    Row('adaptive', 'a language model is asked alone first, and looks up where it is not certain',
+        'cpqa.answering.llm_reader:adaptive_reader'),
 ))
 
 def made_reader(tools: Tools) -> Reader:

@@ -166,7 +166,8 @@ class Evidence(Record, frozen=True):
 
     def __post_init__(self):
         _finite(self.score, self.passage.doc_id)
-        _demand(self.probability is None or 0 <= self.probability <= 1, f'the probability of {self.passage.doc_id} is {self.probability}, expected 0 to 1')
+        _demand(self.probability is None or 0 <= self.probability <= 1,
+                f'the probability of {self.passage.doc_id} is {self.probability}, expected 0 to 1')
 
 # %% ../../nbs/core/records.ipynb #30784fbb
 def _single(x: float) -> float: return struct.unpack('f', struct.pack('f', x))[0]
@@ -176,7 +177,8 @@ def in_order(hits: Iterable[Hit]) -> list[Hit]:
     return sorted(sorted(hits, key=lambda h: h.id, reverse=True), key=lambda h: -_single(h.score))
 
 # %% ../../nbs/core/records.ipynb #f038aecc
-NOT_ADVICE = 'This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it; in an emergency, call your emergency number.'
+NOT_ADVICE = ('This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it; '
+              'in an emergency, call your emergency number.')
 
 class Citation(Record, frozen=True):
     "A quoted sentence: `document.text[start:end] == quote`, and `score`, how well it matches the question (0 to 1)."
@@ -223,7 +225,8 @@ class CheckedClaim(Record, frozen=True):
         "The claim as plain JSON values, `fault` included."
         return msgspec.to_builtins(self) | {'fault': self.fault}
 
-    def __post_init__(self): _demand(self.support is None or 0 <= self.support <= 1, f'the support of a claim is {self.support}, expected 0 to 1')
+    def __post_init__(self):
+        _demand(self.support is None or 0 <= self.support <= 1, f'the support of a claim is {self.support}, expected 0 to 1')
 
 # %% ../../nbs/core/records.ipynb #144e22ac
 AnswerKind = Literal['yesno', 'choice', 'factoid', 'list', 'long']
@@ -249,7 +252,7 @@ class Answer(Record, frozen=True):
     counts: dict[str, int] = {}          # 'for', 'against' and 'unclear': papers by where their evidence points
     confidence: float | None = None      # that the evidence read answers the question, 0 to 1, where a calibrator says so
     model: str = ''                      # the language model that wrote it; '' for the quoting reader
-    usage: dict[str, float] = {}         # what the model took: calls, input_tokens, output_tokens, ms, and cost in US dollars where it is known
+    usage: dict[str, float] = {}         # what the model took: calls, input_tokens, output_tokens, ms, and cost in US dollars if known
     first: str = ''                      # what a person needs to hear before any evidence
     terms: dict[str, str] = {}           # words of the answer, explained
     told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'

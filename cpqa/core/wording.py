@@ -36,24 +36,44 @@ _Words = str | Callable[[Remark], str]   # a text with places for the values, or
 
 def _each(parts: Iterable[Remark]) -> str: return '; '.join(dict.fromkeys(map(in_words, parts)))
 
-def _elsewhere(r: Remark) -> str: return f"its quote does not stand in {r.values['id']}" + (f", but in {r.values['elsewhere']}" if r.values.get('elsewhere') else '')
+def _elsewhere(r: Remark) -> str:
+    where = f", but in {r.values['elsewhere']}" if r.values.get('elsewhere') else ''
+    return f"its quote does not stand in {r.values['id']}{where}"
 
 CLAIM_FAULTS: Mapping[str, _Words] = {
-    'markup': 'it holds markup', 'address': 'it holds an address of the web', 'unseen': 'it holds characters that cannot be seen', 'key': 'it holds what looks like a key',
-    'no paper': 'it cites no paper', 'not retrieved': '{id} is not among the {n} documents retrieved', 'retracted': '{id} has been retracted',
-    'misread': '{id} does not read so at {start}:{end}', 'orders': '{id} gives orders to a program', 'no quote': 'it gives no quote from {id}', 'not there': _elsewhere,
-    'repeats': 'its quote repeats itself, and tells nothing', 'other language': 'its quote carries it too little: it seems to be in another language',
-    'otherwise': 'its quote says otherwise: {said}', 'opposed': 'its quote says otherwise: the two are opposed', 'figure': 'its quote says otherwise: it does not hold the figure',
-    'too little': 'its quote carries it too little ({score:.2f} of 1): {said}', 'no word shared': 'no sentence of the papers it cites shares a word with it',
-    'nearest': lambda r: f'no sentence of the papers it cites carries it: of the nearest, {_each(r.parts)}', 'several': lambda r: _each(r.parts),
+    'markup': 'it holds markup',
+    'address': 'it holds an address of the web',
+    'unseen': 'it holds characters that cannot be seen',
+    'key': 'it holds what looks like a key',
+    'no paper': 'it cites no paper',
+    'not retrieved': '{id} is not among the {n} documents retrieved',
+    'retracted': '{id} has been retracted',
+    'misread': '{id} does not read so at {start}:{end}',
+    'orders': '{id} gives orders to a program',
+    'no quote': 'it gives no quote from {id}',
+    'not there': _elsewhere,
+    'repeats': 'its quote repeats itself, and tells nothing',
+    'other language': 'its quote carries it too little: it seems to be in another language',
+    'otherwise': 'its quote says otherwise: {said}',
+    'opposed': 'its quote says otherwise: the two are opposed',
+    'figure': 'its quote says otherwise: it does not hold the figure',
+    'too little': 'its quote carries it too little ({score:.2f} of 1): {said}',
+    'no word shared': 'no sentence of the papers it cites shares a word with it',
+    'nearest': lambda r: f'no sentence of the papers it cites carries it: of the nearest, {_each(r.parts)}',
+    'several': lambda r: _each(r.parts),
 }
 
 # %% ../../nbs/core/wording.ipynb #7c6e8142
-def _chance(p: float) -> str: return 'less than 1' if p < 0.01 else f'about {p * 100:.0f}'
+def _thin(r: Remark) -> str:
+    p = r.values['confidence']
+    chance = 'less than 1' if p < 0.01 else f'about {p * 100:.0f}'
+    return f'The passages found answer the question with a chance of {chance} in 100, too little to rest an answer on.'
+
+def _first(r: Remark) -> str: return short(_each(r.parts)) or 'the check gives no reason'
 
 ABSTENTIONS: Mapping[str, _Words] = {
     'nothing shared': 'No document of the library shares anything with the question.',
-    'too thin': lambda r: f"The passages found answer the question with a chance of {_chance(r.values['confidence'])} in 100, too little to rest an answer on.",
+    'too thin': _thin,
     'too far': 'The nearest sentence matches with {score:.2f} of 1, too little to rest an answer on.',
     'improbable': 'The best sentence is relevant with a probability of {score:.2f}, too little to rest an answer on.',
     'below threshold': 'None of the {candidates} passages found is relevant with a probability of {threshold:g} or more.',
@@ -61,19 +81,27 @@ ABSTENTIONS: Mapping[str, _Words] = {
     'none confirmed': lambda r: f"Of the claims of the language model ({r.values['claims']}), none could be confirmed: {_first(r)}.",
     'names unconfirmed': 'The language model names what no confirmed claim speaks of.',
 }
-def _first(r: Remark) -> str: return short(_each(r.parts)) or 'the check gives no reason'
 
-DECLINED = {
-    'off topic': 'No passage speaks of what was asked.', 'partial': 'The passages speak of it and do not answer the question.',
-    'disagree': 'The passages disagree, and nothing in them says which of them is right.', 'unclear': 'The question can be understood in more than one way.',
-    'unknown': 'The model does not know.', 'no option': 'The model takes none of the options.', 'no papers': 'The model names no paper that its answer rests on.',
-}   # why a model declines
-
+# %% ../../nbs/core/wording.ipynb #cfb3cf56
+DECLINED = {   # why a model declines
+    'off topic': 'No passage speaks of what was asked.',
+    'partial': 'The passages speak of it and do not answer the question.',
+    'disagree': 'The passages disagree, and nothing in them says which of them is right.',
+    'unclear': 'The question can be understood in more than one way.',
+    'unknown': 'The model does not know.',
+    'no option': 'The model takes none of the options.',
+    'no papers': 'The model names no paper that its answer rests on.',
+}
+_UNASKED = 'The model was not asked: '
 MODEL_FAULTS: Mapping[str, _Words] = {
-    'not asked': 'The model was not asked: {said}.', 'window': 'The model was not asked: nothing that was found fits into its window. Take shorter passages, or a model with a larger window.',
-    'all retracted': 'The model was not asked: all that was found has been retracted.', 'nothing found': 'The model was not asked: nothing was found that it could answer from.',
-    'silent': 'The language model did not answer: {said}', 'refuses': 'The language model refuses to answer this.',
-    'unusable': 'The language model gave no answer that can be used: {said}.', 'declines': lambda r: f"The language model declines: {DECLINED[r.values['status']]}",
+    'not asked': _UNASKED + '{said}.',
+    'window': _UNASKED + 'nothing that was found fits into its window. Take shorter passages, or a model with a larger window.',
+    'all retracted': _UNASKED + 'all that was found has been retracted.',
+    'nothing found': _UNASKED + 'nothing was found that it could answer from.',
+    'silent': 'The language model did not answer: {said}',
+    'refuses': 'The language model refuses to answer this.',
+    'unusable': 'The language model gave no answer that can be used: {said}.',
+    'declines': lambda r: f"The language model declines: {DECLINED[r.values['status']]}",
 }
 
 # %% ../../nbs/core/wording.ipynb #5e428701

@@ -35,9 +35,10 @@ def routes(dense: Sequence[Hit], terms: Sequence[Hit]) -> dict[str, str]:
 
 # %% ../../nbs/retrieval/hsrdr.ipynb #78ed265a
 def source_of(document: Document) -> str:
-    "Where a document's words come from: 'D1' PubMed abstract, 'D2' PMC review, 'D3' other PMC text (He et al., section III.B), 'note' a demo note."
+    """Where a document's words come from: 'D1' PubMed abstract, 'D2' PMC review, 'D3' other PMC text (He et al., section III.B),
+    'note' a demo note."""
     if document.source == 'demo note': return 'note'
-    if not document.id.startswith('PMC') or document.source == 'pmc abstract': return 'D1'   # some articles there are scanned pages with an abstract
+    if not document.id.startswith('PMC') or document.source == 'pmc abstract': return 'D1'   # or scanned pages with an abstract
     return 'D2' if review(document).is_review else 'D3'
 
 # %% ../../nbs/retrieval/hsrdr.ipynb #bfd27b8c
@@ -53,7 +54,8 @@ def day(bound: str | int | None) -> str:
 def bounds(since: str | int | None, until: str | int | None) -> tuple[str, str]:
     "Both bounds of time as `day` writes them. Raises `CpqaError` where nothing can lie between them."
     first, last = day(since), day(until)
-    if first and last and first[:len(last)] > last[:len(first)]: raise CpqaError(f'since {since} is later than until {until}: exchange them')
+    if first and last and first[:len(last)] > last[:len(first)]:
+        raise CpqaError(f'since {since} is later than until {until}: exchange them')
     return first, last
 
 def why_not(document: Document, since: str = '', until: str = '') -> str:
@@ -93,7 +95,9 @@ class Retrieval(Record, frozen=True):
 class AsIs:
     "The rewriter that leaves a question as it is: a ladder of one rung."
     name = 'as-is'
-    def rewrite(self, question: str) -> Rewriting: return Rewriting(question, (BooleanQuery(question, 'the question as it is'),), (question,), (), self.name)
+    def rewrite(self, question: str) -> Rewriting:
+        return Rewriting(question, (BooleanQuery(question, 'the question as it is'),), (question,), (), self.name)
+
     def ladder(self, question: str) -> list[BooleanQuery]: return list(self.rewrite(question).rungs)
 
 # %% ../../nbs/retrieval/hsrdr.ipynb #a9bd341b
@@ -128,7 +132,8 @@ class HSRDR:
     ):
         for name, value in dict(depth=depth, keep=keep, enough=enough).items():
             if value < 1: raise CpqaError(f'{name} must be at least 1, got {value}')
-        if full_text not in ('none', 'reviews', 'all'): raise CpqaError(f'{full_text!r} is no choice of full texts: choose none, reviews or all')
+        if full_text not in ('none', 'reviews', 'all'):
+            raise CpqaError(f'{full_text!r} is no choice of full texts: choose none, reviews or all')
         self.search, self.dense, self.fetch, self.rewriter = search, dense, fetch, rewriter or AsIs()
         (self.since, self.until), self.depth, self.keep, self.enough = bounds(since, until), depth, keep, min(enough, depth)
         self.full, self.full_text, self.full_texts = full, full_text, full_texts
@@ -150,7 +155,8 @@ class HSRDR:
         return _with_full_texts(self, documents)
 
     def retrieve(self, question: str) -> Retrieval:
-        "The documents for a question, best first, with routes, sources, ranks and audit. Raises `CpqaError` if both routes fail, or all fetching."
+        """The documents for a question, best first, with routes, sources, ranks and audit.
+        Raises `CpqaError` if both routes fail, or all fetching."""
         return _retrieve(self, question)
 
 # %% ../../nbs/retrieval/hsrdr.ipynb #eaaba59d
@@ -173,7 +179,7 @@ def _timed(work: Callable, *args) -> tuple[Any, float, BaseException | None]:
     "What the work gives, the milliseconds it took, and the failure if it failed."
     start, value, failure = time.perf_counter(), None, None
     try: value = work(*args)
-    except BaseException as e: failure = e   # a route may fail in ways that its author did not foresee, a panic of Rust's among them; the other must go on
+    except BaseException as e: failure = e   # a route may fail in ways nobody foresaw, a panic of Rust's among them; the other must go on
     return value, round((time.perf_counter() - start) * 1000, 2), failure
 
 def _said(e: BaseException) -> str: return short(str(e) if isinstance(e, CpqaError) else f'{type(e).__name__}: {e}')
@@ -196,7 +202,8 @@ def _both(path: HSRDR, rewriting: Rewriting) -> Routed:
     (terms, term_ms, term_failed), (dense, dense_ms, dense_failed) = ran
     failed = {name: _said(e) for name, e in (('term', term_failed), ('dense', dense_failed)) if e}
     if term_failed and (dense_failed or path.dense is None):
-        raise CpqaError('no route found anything: ' + '; '.join(f'the {name} route failed: {why}' for name, why in failed.items())) from term_failed
+        said = '; '.join(f'the {name} route failed: {why}' for name, why in failed.items())
+        raise CpqaError(f'no route found anything: {said}') from term_failed
     notes = [f'the {name} route failed, the other one stands alone: {why}' for name, why in failed.items()]
     found, audit = terms or ([], getattr(term_failed, 'audit', ()))
     return found, dense or [], audit, notes, {'term_search': term_ms, 'dense_search': dense_ms}
@@ -233,7 +240,8 @@ def _kept(path: HSRDR, ids: Sequence[str]) -> tuple[list[Document], dict[str, st
         notes, lost = [*notes, *got.faults], 0 if given else lost + bool(failed)
         whole = [n for n, d in enumerate(kept, 1) if d.text.strip()]   # one that has yet to get its text takes nobody's place
         if len(whole) >= path.keep: kept = kept[:whole[path.keep - 1]]; break
-    if not kept and {*dropped.values()} == {'could not be fetched'}: raise CpqaError(f'no document could be fetched: {"; ".join(dict.fromkeys(notes))}')
+    if not kept and {*dropped.values()} == {'could not be fetched'}:
+        raise CpqaError(f'no document could be fetched: {"; ".join(dict.fromkeys(notes))}')
     return kept, dropped, list(dict.fromkeys(notes))
 
 # %% ../../nbs/retrieval/hsrdr.ipynb #e60f3250
@@ -273,7 +281,6 @@ def _counted(reasons: Mapping[str, str]) -> str:
     return ', '.join(f'{n} {why}' for why, n in Counter(reasons.values()).most_common())
 
 def _retrieve(path: HSRDR, question: str) -> Retrieval:
-    "The documents for a question, best first, with routes, sources, ranks and audit. Raises `CpqaError` if both routes fail, or all fetching."
     rewriting, rewrite_ms, failure = _timed(_rewritten, path, question)
     if failure: raise failure
     terms, dense, audit, notes, times = path.both(rewriting)
@@ -286,7 +293,8 @@ def _retrieve(path: HSRDR, question: str) -> Retrieval:
     score = {h.id: h.score for h in fused}
     candidates = [(d, owner.get(d.id, d.id)) for d in documents]
     scores = falling([Hit(d.id, score[id]) for d, id in candidates])
-    if not documents and dropped | without: others = [*others, f'all {len(fused)} documents that were found were left out: {_counted(dropped | without)}']
+    if not documents and dropped | without:
+        others = [*others, f'all {len(fused)} documents that were found were left out: {_counted(dropped | without)}']
     return Retrieval(
         rewriting.question, tuple(Candidate(d.id, route[id], source_of(d), h.score, ranks[0].get(id), ranks[1].get(id))
                                   for (d, id), h in zip(candidates, scores)),

@@ -173,7 +173,9 @@ class PubMedSource:
     def alive(self) -> bool: return self.means.entrez.alive(PATIENCE)
     def encoder(self) -> Encoder: return self.means.live_encoder
     def kept(self) -> PassageVectors | None: return None
-    def passages(self, documents: Sequence[Document]) -> PassageVectors: return PassageVectors(documents, self.means.live_encoder, self.means.split)
+
+    def passages(self, documents: Sequence[Document]) -> PassageVectors:
+        return PassageVectors(documents, self.means.live_encoder, self.means.split)
 
     def told(self, n: int) -> str:
         from cpqa.literature.entrez_client import NCBI
