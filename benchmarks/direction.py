@@ -29,7 +29,7 @@ from common import DATA, bioasq_questions, interval, quantiles, save
 from models import Kept, say
 
 from cpqa.answering.direction import LEAST, RATIO, Sentence, direction, verdict
-from cpqa.answering.reader import MOST, PROBABILITY, QuotingReader, _passage_probability, candidates, mean_of
+from cpqa.answering.reader import MOST, PROBABILITY, QuotingReader, candidates, mean_of, passage_probability
 from cpqa.answering.readers import Gathered
 from cpqa.core.basics import cache_dir
 from cpqa.core.records import Document, Evidence, Passage
@@ -145,7 +145,7 @@ def ways(found: Found, question: str, evidence, some) -> dict[str, np.ndarray]:
         i = spans.index((a, b))
         around.append(make(d.title, spans[max(0, i - 1)][0], spans[min(len(spans) - 1, i + 1)][1], d))
     p = {name: found.sure.probability(found.scorer.score(question, ps)) for name, ps in (('alone', alone), ('with title', titled), ('with title and neighbours', around))}
-    passage = _passage_probability(evidence, some)
+    passage = passage_probability(evidence, some)
     cosines = found.qa.encoder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in some]) @ found.qa.encoder.encode([question], 'query')[0]
     return p | {'order of the passages': -np.arange(len(some)), 'cosine with title': cosines, 'fused order and cosine': 1 / (6 + np.arange(len(some))) + 1 / (6 + ranked(cosines)),
                 'alone and passage (cpqa)': mean_of(p['alone'], passage), 'with title and passage': mean_of(p['with title'], passage),

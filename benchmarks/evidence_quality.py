@@ -18,7 +18,7 @@ from cpqa import CancerQA
 from cpqa.answering.reader import THRESHOLD, candidates, pick
 from cpqa.core.records import Hit
 from cpqa.literature.library import ENGLISH
-from cpqa.finding.passages.two_stage import TwoStage
+from cpqa.passages.two_stage import TwoStage
 from cpqa.retrieval.fusion import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import embedded_text
 

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['COSINE', 'PROBABILITY', 'THRESHOLD', 'MOST', 'LOOKED_AT', 'is_aim', 'candidates', 'Scale', 'mean_of', 'matching',
-           'sentence_probabilities', 'pick', 'is_review', 'best_first', 'unmentioned', 'Disagreement', 'disagreements',
-           'by_direction', 'points', 'trust', 'quoted', 'only_sound', 'Scored', 'QuotingReader', 'quoting_reader']
+           'passage_probability', 'sentence_probabilities', 'pick', 'is_review', 'best_first', 'unmentioned',
+           'Disagreement', 'disagreements', 'by_direction', 'points', 'trust', 'quoted', 'only_sound', 'Scored',
+           'QuotingReader', 'quoting_reader']
 
 # %% ../../nbs/answering/reader.ipynb #5a0fddf4
 import re
@@ -85,7 +86,7 @@ def matching(score: float, scale: Scale = COSINE) -> Remark:
 # %% ../../nbs/answering/reader.ipynb #c836e58b
 MOST = 32   # sentences that the reranker scores for one question
 
-def _passage_probability(evidence: Sequence[Evidence], found: Sequence[tuple[Document, Span]]) -> np.ndarray:
+def passage_probability(evidence: Sequence[Evidence], found: Sequence[tuple[Document, Span]]) -> np.ndarray:
     "For each sentence the best probability of a passage that holds it; NaN where none is known."
     out = np.full(len(found), np.nan)
     for i, (document, (start, end)) in enumerate(found):
@@ -100,7 +101,7 @@ def sentence_probabilities(
     "The probability that each sentence is relevant, by itself and by its passage, shape (n,)."
     alone = [Passage(d.id, start, end, d.text[start:end]) for d, (start, end) in found]
     p = np.asarray(calibration.probability(sound_scores(reranker.score(question, alone), alone, 'the reranker')), dtype=float)
-    return mean_of(p, _passage_probability(evidence, found))
+    return mean_of(p, passage_probability(evidence, found))
 
 # %% ../../nbs/answering/reader.ipynb #afd8976e
 def pick(

@@ -19,7 +19,7 @@ from ..core.records import Record
 from ..literature.lexicon import TRAPS, Lexicon, _shouts, number_forms, site_terms, spelled
 from ..literature.mesh import Descriptor, natural
 from .ladder import BooleanQuery, Rewriting
-from .spelling import CONTRACTED, Speller, _nearest, english_words, medical_words
+from .spelling import CONTRACTED, Speller, english_words, medical_words, nearest_word
 
 # %% ../../nbs/retrieval/rules.ipynb #6a4f95df
 def cleaned(question: str) -> str:
@@ -92,7 +92,7 @@ def forms(word: str) -> list[str]:
 def calmed(text: str) -> str:
     "The `text` with its words in small letters if most of it is in capitals; names of genes and abbreviations stay."
     if len(text.split()) < 3 or not (text.isupper() or _shouts(text)): return text
-    def means(word: str) -> bool: return _asks(word) or spelled(word) in english_words() or bool(_nearest(spelled(word[:30])))
+    def means(word: str) -> bool: return _asks(word) or spelled(word) in english_words() or bool(nearest_word(spelled(word[:30])))
     return re.sub(r"\b[^\W\d_]+(?:['’][^\W\d_]+)?\b", lambda m: w if means(w := m[0].lower()) else m[0], text)
 
 # %% ../../nbs/retrieval/rules.ipynb #e8166ee1

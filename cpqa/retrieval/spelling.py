@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COMMON', 'CONTRACTED', 'SOUNDS', 'CONFUSED', 'medical_words', 'english_words', 'slips', 'mishearings', 'Correction',
-           'Speller']
+           'Speller', 'nearest_word']
 
 # %% ../../nbs/retrieval/spelling.ipynb #3ddd61fd
 import re
@@ -148,7 +148,7 @@ class Speller:
         return _correct(self, text)
 
 # %% ../../nbs/retrieval/spelling.ipynb #40fe1c4c
-def _nearest(word: str) -> str:
+def nearest_word(word: str) -> str:
     "The one word that the unknown `word` can only be, or ''."
     medical, english, drug = medical_words(), english_words(), bool(_DRUGS.search(word))
     near = mishearings(word) | (slips(word) if len(word) > 4 else set())
@@ -171,7 +171,7 @@ def _may_err(word: str, place: int) -> bool:
 
 def _corrected(speller: Speller, word: str) -> str:
     "The unknown `word` put right, or itspeller."
-    if meant := _nearest(spelled(word)): return meant
+    if meant := nearest_word(spelled(word)): return meant
     try: meant = speller.espell(word).strip() if speller.espell else ''
     except CpqaError as e:
         speller.troubles.append(f'the speller of the service failed: {short(str(e))}')
