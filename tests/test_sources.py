@@ -9,23 +9,19 @@ from cpqa.core.records import Answer, Document, Fetched
 from cpqa.core.registry import Row
 from cpqa.core.wording import said
 from cpqa.pipeline import CancerQA
-from cpqa.retrieval.sources import SOURCES, LibrarySource, Scope
+from cpqa.retrieval.sources import SOURCES, LibrarySource, LiveSource, Scope
 
 QUESTION = 'Does ginger tea lower nausea after surgery?'
 NEW = Document('90000001', 'Ginger tea after surgery', 'Ginger tea lowered nausea after surgery in 80 adults with breast cancer.', year=2025)
 
 
-class Elsewhere(LibrarySource):
-    "A server that has one paper more than the library."
+class Elsewhere(LiveSource):
+    "A server that has one paper, beside the library."
     def search(self, query, k): return type('Found', (), {'ids': (NEW.id,), 'count': 1, 'warnings': ()})()
     def fetch(self, ids):
-        here = super().fetch([id for id in ids if id != NEW.id])
+        here = LibrarySource(self.means).fetch([id for id in ids if id != NEW.id])
         return Fetched((*([NEW] if NEW.id in ids else []), *here.documents), here.missing)
-    def encoder(self): return self.means.live_encoder
-    def kept(self): return None
-    def passages(self, documents):
-        from cpqa.retrieval.vectors import PassageVectors
-        return PassageVectors(documents, self.means.live_encoder, self.means.split)
+    def alive(self): return True
     def told(self, n): return 'elsewhere'
 
 
