@@ -50,7 +50,7 @@ from cpqa.evaluation.metrics import aurc, ideal_aurc, risk_coverage
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap, wilson
 from cpqa.passages.calibration import calibration_values, reliability
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.hsrdr import HSRDR
 from cpqa.retrieval.prepared import shipped
 
@@ -97,9 +97,9 @@ class Without:
 class Reading:
     "Evidence read for a question, under each reranker, kept in a file."
     def __init__(self, folder: str):
-        first = CancerQA(folder, reranker='bm25')
+        first = CancerQA(folder, Finding(reranker='bm25'))
         library, encoder = first.library, first.encoder
-        self.first, self.qas = first, {name: CancerQA(library, encoder, reranker=Default() if name == 'default' else name) for name in RERANKERS}
+        self.first, self.qas = first, {name: CancerQA(library, Finding(encoder, reranker=Default() if name == 'default' else name)) for name in RERANKERS}
         weights = self.qas['default']._reranker.model.card.sha256['model.bin'][:12]
         self.path, self.known = cache_dir() / 'abstention' / f'{library.folder.name}-{weights}.jsonl', {}
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,11 +122,11 @@ class Reading:
     def read(self, id: str, text: str, variant: str, gone: set[str]):
         if (id, variant) in self.known: return
         vector = self.first.encoder.encode([text], 'query')[0]
-        found = Without(self.first.dual_path(False, {text: vector}), gone).retrieve(text)
+        found = Without(self.first.dual_path({text: vector}), gone).retrieve(text)
         route, out = {c.id: c.route for c in found.candidates}, {}
         for name, qa in self.qas.items():
             qa.__dict__.setdefault('vectors', self.first.vectors)
-            chosen = qa.two_stage(self.first.vectors).choose(text, vector, found.documents, qa.passages, route)
+            chosen = qa.two_stage(self.first.vectors).choose(text, vector, found.documents, qa.finding.passages, route)
             assert chosen.stopped == 'all' and not chosen.notes
             out[name] = [[e.passage.doc_id, e.passage.start, e.passage.end, round(e.score, 5), e.probability, e.route] for e in chosen.evidence]
         self.known[id, variant] = out
@@ -289,9 +289,9 @@ def demo() -> dict:
         found = []
         for text in some:
             vector = qa.encoder.encode([text], 'query')[0]
-            hits = qa.dual_path(False, {text: vector}).retrieve(text)
+            hits = qa.dual_path({text: vector}).retrieve(text)
             stage = qa.two_stage(qa.vectors)
-            e = stage.choose(text, vector, hits.documents, qa.passages, {c.id: c.route for c in hits.candidates}).evidence
+            e = stage.choose(text, vector, hits.documents, qa.finding.passages, {c.id: c.route for c in hits.candidates}).evidence
             found.append(evidence_features(text, e))
         out[name] = found
     return out
@@ -312,7 +312,7 @@ def main():
     if not a.have: collect(reading, questions, gold)
     if a.collect: return
     t, rows, models, chosen = Table(reading, questions, gold), [], [], {}
-    result = {'data': 'bioasq_beir', 'documents': len(reading.first.library), 'passages_read': reading.first.passages, 'near': NEAR, 'aim': AIM, 'abstain_below': ABSTAIN_BELOW, 'features': FEATURES,
+    result = {'data': 'bioasq_beir', 'documents': len(reading.first.library), 'passages_read': reading.first.finding.passages, 'near': NEAR, 'aim': AIM, 'abstain_below': ABSTAIN_BELOW, 'features': FEATURES,
               'readings': {where: {v: int((np.isin(t.round, r) & (t.variant == v)).sum()) for v in (WITH, OUT, FAR)} for where, r in ROUNDS.items()},
               'with_gold_and_a_marked_snippet_read': {where: share(t.y['default'][np.isin(t.round, r) & (t.variant == WITH)]) for where, r in ROUNDS.items()},
               'interval': "95 %: Wilson's for shares, bootstrap over questions for AUROC (1,000 resamples)"}

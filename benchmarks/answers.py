@@ -65,7 +65,7 @@ def main(folder: str, n: int | None):
     for r in rows:
         for name, ms in r['stages'].items(): stages.setdefault(name, []).append(ms)
     yes_no = {name: [(answers[r['q']['_id']], r['label']) for r in some if r['q']['_id'] in answers] for name, some in parts.items()}
-    result = {'library': f'{len(qa.library):,} documents', 'n': len(rows), 'depth': qa.depth, 'interval': '95 %, bootstrap over questions, 10,000 resamples; for yes_no Wilson',
+    result = {'library': f'{len(qa.library):,} documents', 'n': len(rows), 'depth': qa.finding.depth, 'interval': '95 %, bootstrap over questions, 10,000 resamples; for yes_no Wilson',
               'errors': dict(Counter(r['error'] for r in rows if r['error'])), 'questions_with_notes': sum(bool(r['notes']) for r in rows),
               'ms': quantiles([r['ms'] for r in rows]), 'ms_by_stage': {name: quantiles(ms) for name, ms in stages.items()},
               'cited': {name: measured(some, gold) for name, some in parts.items() if some},

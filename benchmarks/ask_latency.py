@@ -28,13 +28,13 @@ def main(folder: str, n: int):
         totals.append((time.perf_counter() - start) * 1000)
         abstained += answer.abstained
         for name, ms in answer.timings_ms.items(): stages.setdefault(name, []).append(ms)
-        found, _ = stage.candidates(qa.library.documents(h.id for h in qa.search(question, qa.depth)))
+        found, _ = stage.candidates(qa.library.documents(h.id for h in qa.search(question, qa.finding.depth)))
         passages.append(len(found))
         start = time.perf_counter()
         reranker.score(question, found)
         live.append((time.perf_counter() - start) * 1000)
     save('ask_latency', {
-        'library': f'{len(qa.library):,} documents', 'n': n, 'depth': qa.depth, 'unit': 'ms', 'total': quantiles(totals),
+        'library': f'{len(qa.library):,} documents', 'n': n, 'depth': qa.finding.depth, 'unit': 'ms', 'total': quantiles(totals),
         'stages': {name: quantiles(ms) for name, ms in stages.items()}, 'abstained': abstained,
         'candidate_passages': quantiles(passages),
         'reference_embedding_the_candidates_live': quantiles(live),

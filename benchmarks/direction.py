@@ -29,7 +29,8 @@ from common import DATA, bioasq_questions, interval, quantiles, save
 from models import Kept, say
 
 from cpqa.answering.direction import LEAST, RATIO, Sentence, direction, verdict
-from cpqa.answering.reader import MOST, PROBABILITY, QuotingReader, _passage_probability, candidates, mean_of
+from cpqa.answering.reader import MOST, PROBABILITY, QuotingReader, candidates, mean_of, passage_probability
+from cpqa.answering.readers import Gathered
 from cpqa.core.records import Document, Evidence, Passage
 from cpqa.core.storage import cache_dir
 from cpqa.core.words import ENGLISH
@@ -39,7 +40,7 @@ from cpqa.evaluation.statistics import mcnemar, wilson
 from cpqa.literature.library import Library
 from cpqa.passages.calibration import calibrator
 from cpqa.passages.sentences import sentences
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.prepared import shipped
 from cpqa.retrieval.vectors import embedded_text
 
@@ -99,7 +100,7 @@ class Found:
     "The evidence for questions of bioasq_beir, kept in a file."
     def __init__(self, folder: str):
         self.scorer = Kept(shipped('cross-encoder'))
-        self.qa = CancerQA(folder, reranker=self.scorer)
+        self.qa = CancerQA(folder, Finding(reranker=self.scorer))
         self.sure = calibrator({k: v for k, v in self.scorer.describe().items() if k != 'runs_in'} | {'reranker': 'default'})
         self.path, self.known = cache_dir() / 'direction' / f'{self.qa.library.folder.name}-{self.scorer.model.card.sha256["model.bin"][:12]}.jsonl', {}
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,10 +109,10 @@ class Found:
     def evidence(self, q: dict) -> tuple[list[Evidence], dict[str, Document]]:
         if q['_id'] not in self.known:
             vector = self.qa.encoder.encode([q['text']], 'query')[0]
-            docs = self.qa.dual_path(False, {q['text']: vector}).retrieve(q['text']).documents
+            docs = self.qa.dual_path({q['text']: vector}).retrieve(q['text']).documents
             stage = self.qa.two_stage(self.qa.vectors)
             stage.calibrator = self.sure
-            chosen = stage.choose(q['text'], vector, docs, self.qa.passages)
+            chosen = stage.choose(q['text'], vector, docs, self.qa.finding.passages)
             self.known[q['_id']] = [[e.passage.doc_id, e.passage.start, e.passage.end, e.score, e.probability] for e in chosen.evidence]
             with open(self.path, 'a') as f: f.write(json.dumps([q['_id'], self.known[q['_id']]]) + '\n')
         rows = self.known[q['_id']]
@@ -124,7 +125,7 @@ def cited(found: Found, questions: list[dict], gold: dict[str, str]) -> dict:
     for n, q in enumerate(questions, 1):
         evidence, docs = found.evidence(q)
         vector, start = found.qa.encoder.encode([q['text']], 'query')[0], time.perf_counter()
-        answer = reader.read(q['text'], evidence, docs, vector)
+        answer = reader.read(Gathered(q['text'], evidence, docs, vector=vector))
         ms.append((time.perf_counter() - start) * 1000)
         rows.setdefault(half(int(q['batch'].split('B')[0])), []).append((gold[q['_id']], answer.label))
         if answer.label in ('yes', 'no'): pointing.append(any(direction(q['text'], c.quote, c.title) == {'yes': 'for', 'no': 'against'}[answer.label] for c in answer.citations))
@@ -145,7 +146,7 @@ def ways(found: Found, question: str, evidence, some) -> dict[str, np.ndarray]:
         i = spans.index((a, b))
         around.append(make(d.title, spans[max(0, i - 1)][0], spans[min(len(spans) - 1, i + 1)][1], d))
     p = {name: found.sure.probability(found.scorer.score(question, ps)) for name, ps in (('alone', alone), ('with title', titled), ('with title and neighbours', around))}
-    passage = _passage_probability(evidence, some)
+    passage = passage_probability(evidence, some)
     cosines = found.qa.encoder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in some]) @ found.qa.encoder.encode([question], 'query')[0]
     return p | {'order of the passages': -np.arange(len(some)), 'cosine with title': cosines, 'fused order and cosine': 1 / (6 + np.arange(len(some))) + 1 / (6 + ranked(cosines)),
                 'alone and passage (cpqa)': mean_of(p['alone'], passage), 'with title and passage': mean_of(p['with title'], passage),

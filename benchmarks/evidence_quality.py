@@ -62,7 +62,7 @@ def quotes(qa: CancerQA, vector, evidence, documents) -> dict[str, list[str]]:
     cosines, owners = vectors @ vector, [d.id for d, _ in found]
     by_cosine, floor = order(cosines), max(THRESHOLD, 0.8 * float(cosines.max(initial=0)))
     orders = {'fused (cpqa)': fused([Hit(str(i), 0.0) for i in range(len(found))], by_cosine, k=5), 'cosine alone': fused(by_cosine)}
-    return {name: [owners[i] for i in pick(o, cosines, vectors, owners, qa.quotes, floor)] for name, o in orders.items()}
+    return {name: [owners[i] for i in pick(o, cosines, vectors, owners, qa.reading.quotes, floor)] for name, o in orders.items()}
 
 
 def main(folder: str):
@@ -70,18 +70,18 @@ def main(folder: str):
     stage, rows, quoted = TwoStage(qa.vectors), {}, {}
     for q in questions:
         vector = qa.encoder.encode([q['text']], 'query')[0]
-        documents = {d.id: d for d in qa.library.documents(h.id for h in qa.search(q['text'], qa.depth))}
+        documents = {d.id: d for d in qa.library.documents(h.id for h in qa.search(q['text'], qa.finding.depth))}
         passages, found = stage.candidates(list(documents.values()))
         for name, indices in stages(q['text'], passages, qa.vectors.of_rows(found) @ vector).items():
             owners = [passages[i].doc_id for i in indices]
             for n in (1, 3, 10): rows.setdefault(name, {}).setdefault(n, []).append(share(owners, gold[q['_id']], n))
-        evidence = stage.select(q['text'], vector, list(documents.values()), qa.passages)
+        evidence = stage.select(q['text'], vector, list(documents.values()), qa.finding.passages)
         for name, owners in quotes(qa, vector, evidence, documents).items():
             quoted.setdefault(name, []).append(sum(o in gold[q['_id']] for o in owners) / len(owners) if owners else 0.0)
             quoted.setdefault(f'{name}: answered', []).append(bool(owners))
     summary = lambda v: {'mean': round(float(np.mean(v)), 4), 'interval': interval(v)}
     save('evidence_quality', {
-        'data': 'bioasq_beir', 'n': len(questions), 'depth': qa.depth, 'interval': '95 %, bootstrap over questions, 10,000 resamples',
+        'data': 'bioasq_beir', 'n': len(questions), 'depth': qa.finding.depth, 'interval': '95 %, bootstrap over questions, 10,000 resamples',
         'passages_from_relevant_documents': {name: {f'P@{n}': summary(v) for n, v in by_n.items()} for name, by_n in rows.items()},
         'quotes_from_relevant_documents': {name: summary(v) for name, v in quoted.items()},
         'threshold': THRESHOLD, 'off_topic_questions': len(OFF_TOPIC), 'off_topic_answered': sum(not qa.ask(q).abstained for q in OFF_TOPIC)})

@@ -42,7 +42,7 @@ from cpqa.passages.cross_encoders import EmbeddedCrossEncoder, FastCrossEncoder,
 from cpqa.passages.passage_index import PassageIndex, passage_documents, passage_of, whole
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.two_stage import TwoStage, rerank_documents
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.prepared import Measured, shipped
@@ -165,7 +165,7 @@ class BioASQ:
         build = lambda folder: build_index([self.source], folder, True, encoder, wait=600)
         return kept_library(file_name(self.c.name), made_of(self.content, SentenceSplitter(), True, encoder), build)
 
-    def qa(self, name: str) -> CancerQA: return CancerQA(self.library(name), self.models.encoders[name], depth=DEPTH)
+    def qa(self, name: str) -> CancerQA: return CancerQA(self.library(name), Finding(self.models.encoders[name], depth=DEPTH))
 
     def unseen(self, q: str) -> bool: return not any(g > 0 and d in self.trained for d, g in self.c.qrels[q].items())
 

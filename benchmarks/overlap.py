@@ -18,6 +18,7 @@ from common import bioasq_questions, interval, quantiles, save
 from cpqa.literature.entrez import Entrez
 from cpqa.literature.library import Library
 from cpqa.pipeline import CancerQA
+from cpqa.retrieval.sources import Scope
 from cpqa.retrieval.hsrdr import HSRDR
 
 N, WAITS = 50, (0.0, 0.01, 0.05)
@@ -48,8 +49,8 @@ def main(folder: str):
     library, rows = Library(folder), []
     for wait in WAITS:
         with server(folder, wait) as url:
-            qa = CancerQA(library, source='pubmed', entrez=Entrez(url, cache=False))
-            path = qa.dual_path(live=True)
+            qa = CancerQA(Scope('pubmed', library, entrez=Entrez(url, cache=False)))
+            path = qa.dual_path()
             path.both(path.rewriter.rewrite(questions[0]))   # models and connections are warm
             times = {'term': [], 'dense': [], 'both': []}
             ways = [('term', path.terms), ('dense', path.meaning), ('both', path.both)]

@@ -27,7 +27,7 @@ from cpqa.libraries import build_index, kept_library
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.splitters import SentenceSplitter
 from cpqa.passages.two_stage import rerank_documents
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.bm25 import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.vectors import DenseRetriever, Vectors, embedded_text
@@ -88,7 +88,7 @@ class Asked:
 def cross_values(asked: Asked, folder: Path, out: Path) -> dict[str, np.ndarray]:
     "nDCG@10 of each question: by the cross-encoder alone, and with the first stage."
     model = FastCrossEncoder(prepare_cross_encoder(folder, out, 'w8', titles=True, max_tokens=160))
-    qa = CancerQA(asked.vectors('made').library, encoder=asked.encoders['made'], depth=DEPTH)
+    qa = CancerQA(asked.vectors('made').library, Finding(asked.encoders['made'], depth=DEPTH))
     alone, both = {}, {}
     for id, question in zip(asked.ids, asked.questions):
         hits = qa.search(question, DEPTH, 'hybrid')

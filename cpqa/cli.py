@@ -57,9 +57,10 @@ def score_kind(retriever: str, reranker: str | None) -> str:
 def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranker: str | None, encoder: str | None, depth: int, k: int,
             as_json: bool):
     from cpqa.display import plain
-    from cpqa.pipeline import CancerQA
+    from cpqa.pipeline import CancerQA, Finding
+    from cpqa.retrieval.sources import Scope
     with progress_bars() as progress:
-        qa = CancerQA(library, encoder, depth=depth, progress=progress)
+        qa = CancerQA(Scope(library=library), Finding(encoder, depth=depth), progress=progress)
         hits = qa.search(one_text(words), k, retriever, reranker)
     found = list(zip(hits, qa.library.documents(h.id for h in hits)))
     if as_json:

@@ -93,16 +93,18 @@ def _options(given: Sequence[str]) -> dict[str, str] | None:
 
 def _answerer(args: SimpleNamespace, progress: Any) -> 'CancerQA':
     "What answers, as the options of `cpqa ask` say it."
-    from cpqa.pipeline import CancerQA
+    from cpqa.answering.readers import Reading
+    from cpqa.pipeline import CancerQA, Finding
+    from cpqa.retrieval.sources import Scope
     if args.segmenter is not None and args.source not in ('pubmed', 'auto'):
         raise CpqaError('--segmenter says how documents that come live are cut: give --source pubmed or auto with it, '
                         'or cut a library by  cpqa index build --segmenter')
     sure = {} if args.abstain_below is None else {'abstain_below': args.abstain_below}
-    return CancerQA(args.library, args.encoder, depth=args.depth, passages=args.passages, quotes=args.quotes, progress=progress,
-                    source=args.source, since=args.since, until=args.until, rewrite=args.rewriter, full_text=args.full_text,
-                    reranker=args.reranker, segmenter='sentences' if args.segmenter is None else args.segmenter, budget_ms=args.budget,
-                    threshold=args.threshold, llm=_language_model(args), prompt=args.prompt, strict=args.strict,
-                    adaptive=args.adaptive, **sure)
+    cut = 'sentences' if args.segmenter is None else args.segmenter
+    scope = Scope(args.source, args.library, args.since, args.until, args.full_text)
+    finding = Finding(args.encoder, args.rewriter, cut, args.reranker, args.depth, args.passages, args.threshold, args.budget)
+    reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure)
+    return CancerQA(scope, finding, reading, progress)
 
 # %% ../nbs/cli_ask.ipynb #f9f651d2
 MOST_LETTERS = 1_000_000   # characters of a question from the standard input
@@ -127,7 +129,7 @@ def _written(qa: 'CancerQA', args: SimpleNamespace) -> 'Answer':
 def _answer(args: SimpleNamespace) -> 'Answer':
     with progress_bars() as progress:
         qa = _answerer(args, progress)
-        if qa.llm is None: return qa.ask(args.question)
+        if qa.reading.model is None: return qa.ask(args.question)
     return _written(qa, args)
 
 # %% ../nbs/cli_ask.ipynb #0b304ec2

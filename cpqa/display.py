@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .core.records import Answer, CheckedClaim, Citation
+from .core.wording import in_words
 
 # %% ../nbs/display.ipynb #4ec670f0
 def plain(text: str) -> str:
@@ -45,24 +46,24 @@ def counts_in_words(counts: dict[str, int]) -> str:
 
 def result_lines(answer: Answer) -> list[str]:
     "The short result: the label or the names, then how many papers point which way."
-    kind = {'choice': 'Option chosen'}.get(answer.kind, 'Answer' if answer.model else 'By rules about words, the quotes point to')
-    begins = answer.response.partition('\n')[0].lower().startswith((f'{answer.label}: '.lower(), f'{answer.label}.'.lower()))
-    lines = [f'{kind}: {answer.label}'] if answer.label and not begins else []
-    if answer.items and not answer.response.startswith('; '.join(answer.items)): lines.append('Answer: ' + '; '.join(answer.items))
+    whose = 'By rules about words, the quotes point to' if answer.label_by == 'rules' else 'Answer'
+    kind = 'Option chosen' if answer.kind == 'choice' else whose
+    lines = [f'{kind}: {answer.label}'] if answer.label and 'label' not in answer.told else []
+    if answer.items and 'items' not in answer.told: lines.append('Answer: ' + '; '.join(answer.items))
     return lines + [line for line in [counts_in_words(answer.counts)] if line]
 
 # %% ../nbs/display.ipynb #601e45da
 def claim_line(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
     "A claim in one line, with the numbers of its sources among `citations`, or marked as not supported with what is wrong."
-    if not claim.holds: return f'NOT SUPPORTED: {plain(claim.text)} ({plain(claim.fault)})'
+    if claim.why: return f'NOT SUPPORTED: {plain(claim.text)} ({plain(in_words(claim.why))})'
     at = {(c.pmid, c.start, c.end): n for n, c in enumerate(citations, 1)}
     where = dict.fromkeys(f'{at.get((c.pmid, c.start, c.end), plain(c.label))}' for c in claim.citations)
     said = '' if claim.support is None else f' (support {claim.support:.2f} of 1)'
     return plain(claim.text) + (f' [{", ".join(where)}]' if where else '') + said
 
 def claims_apart(answer: Answer) -> bool:
-    "Are there claims, or faults of claims, that the response does not tell already?"
-    return any(c.text not in answer.response or c.fault and f'[not confirmed: {c.fault}]' not in answer.response for c in answer.claims)
+    "Are there claims that the response does not tell already?"
+    return bool(answer.claims) and 'claims' not in answer.told
 
 def claims_head(claims: tuple[CheckedClaim, ...]) -> str:
     "How many of the claims passed their check, in a sentence."
@@ -150,8 +151,6 @@ def answer_html(answer: Answer) -> str:
             + (_lines_html(['In plain words'], strong=True) + items('ul', terms) if terms else '') + _lines_html((f'Note: {note}' for note in answer.notes), strong=True)
             + f'<p><small>Searched: {escape(plain(answer.library))}. {escape(plain(answer.note))}</small></p></div>')
 
-Answer._repr_html_ = answer_html
-
 # %% ../nbs/display.ipynb #09acc242
 ROUTES = {'E1': 'dense search alone', 'E2': 'term search alone', 'E3': 'both'}
 SOURCES = {'D1': 'PubMed abstract', 'D2': 'PMC review', 'D3': 'other PMC text', 'note': 'demo note'}
@@ -162,10 +161,10 @@ def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]])
     for row in rows: table.add_row(*(Text(plain(str(cell))) for cell in row))
     return table
 
-def _remarks(warnings: Iterable[str]) -> list[str]:
+def _remarks(rung: dict) -> list[str]:
     "The warnings of a rung; of terms that find nothing, as half the synonyms of a small library do, only the number."
-    empty = sum(w.endswith(' finds nothing') for w in warnings)
-    return [w for w in warnings if not w.endswith(' finds nothing')] + [f'{empty} of its terms find nothing'] * bool(empty)
+    empty = rung.get('empty', ())
+    return [w for w in rung['warnings'] if w not in empty] + [f'{len(empty)} of its terms find nothing'] * bool(empty)
 
 _ENDED = {'all': '', 'time': ', then the time was up', 'settled': ', then the best had settled', 'failed': ', since it failed'}
 
@@ -179,7 +178,7 @@ def trace_text(answer: Answer, most: int = 20) -> Group:
     "How the evidence of an answer was found: ladder, routes and sources, and the first `most` documents, as a rich renderable."
     trace = answer.trace
     found, audit = trace.get('candidates', []), trace.get('audit', [])
-    ladder = ([n, r['query'], f"{r['hits']:,}", r['new'], '; '.join(filter(None, (r['why'], r['moved_on'], *_remarks(r['warnings']))))] for n, r in enumerate(audit, 1))
+    ladder = ([n, r['query'], f"{r['hits']:,}", r['new'], '; '.join(filter(None, (r['why'], r['moved_on'], *_remarks(r))))] for n, r in enumerate(audit, 1))
     counts = Counter((c['route'], c['source']) for c in found)
     ways = ([f'{route} {ROUTES.get(route, "")}', f'{source} {SOURCES.get(source, "")}', n] for (route, source), n in sorted(counts.items()))
     documents = ([c['id'], c['route'], c['source'], c['term_rank'] or '', c['dense_rank'] or ''] for c in found[:most])

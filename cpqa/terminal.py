@@ -88,14 +88,12 @@ def llm_choices() -> str:
 def reranker_choices() -> str:
     "The names of rerankers, for a help."
     from cpqa.passages.rerank import RERANKERS
-    plain_, with_model = ([name for name, row in RERANKERS.items() if bool(row.model) is has] for has in (False, True))
-    ours = '(default is the cross-encoder that comes with cpqa)'
-    return f'{", ".join(plain_)} {ours}, or {", ".join(with_model)} with a model behind a colon'
+    return RERANKERS.choices()
 
 def segmenter_choices() -> str:
     "The names of ways to cut documents, for a help."
     from cpqa.passages.splitters import SEGMENTERS
-    return f'{", ".join(SEGMENTERS)}, with sizes behind colons if you like, as in window:3'
+    return SEGMENTERS.choices()
 
 def prompt_names() -> tuple[str, ...]:
     "The prompts that can be asked for."

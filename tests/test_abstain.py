@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cpqa import CancerQA
 from cpqa.answering.abstain import (ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, AbstentionError, ConfidenceModel, confidence, confidence_model, evidence_features,
-                                    read_confidence_models, too_thin)
+                                    Grounds, abstention, read_confidence_models)
 from cpqa.core.records import Evidence, Passage
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
 from cpqa.retrieval.encoders import EmbeddedEncoder
@@ -125,8 +125,9 @@ def test_two_for_one_are_refused(tmp_path):
 
 
 def test_the_sentence_shows_no_number_that_the_limit_contradicts():
-    assert too_thin(ABSTAIN_BELOW) == '' and too_thin(None) == '' and too_thin(1.0) == ''
-    for p in (0.0, 0.004, 0.2, ABSTAIN_BELOW - 1e-9): assert too_thin(p).endswith('too little to rest an answer on.')
+    why = lambda p: abstention(Grounds(p, ABSTAIN_BELOW))
+    assert why(ABSTAIN_BELOW) is None and why(None) is None and why(1.0) is None
+    for p in (0.0, 0.004, 0.2, ABSTAIN_BELOW - 1e-9): assert str(why(p)).endswith('too little to rest an answer on.')
 
 
 # ---- end to end

@@ -12,7 +12,7 @@ from helpers import escapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpqa.answering.citations import FAULTS, WITHHELD, check_draft, commands, fault, fault_kind, unsafe
+from cpqa.answering.citations import FAULTS, WITHHELD, check_draft, commands, fault, fault_group, unsafe
 from cpqa.answering.quotes import LEAST, find_quote
 from cpqa.answering.replies import Draft, DraftClaim
 from cpqa.core.records import Document
@@ -134,7 +134,7 @@ def test_ids_are_read_alike_and_never_guessed():
         assert checked(DraftClaim('Tamoxifen lowered breast cancer recurrence.', id, SENTENCE), documents=numbered).faults == (), id
     for id in ('12', '1234', '0123', '123.0', '123 124', 'PMC123', '1 23', '', 'doi:123', '../123'):
         result = checked(DraftClaim('Tamoxifen lowered breast cancer recurrence.', id, SENTENCE), documents=numbered)
-        assert fault_kind(result.claims[0].fault) == 'paper' and result.citations == (), id
+        assert fault_group(result.claims[0].why) == 'paper' and result.citations == (), id
 
 
 def test_what_is_cited_passes_the_older_check():
@@ -159,19 +159,19 @@ def test_a_quote_out_of_its_sentence_does_not_pass():
 @pytest.mark.parametrize('bad', ['<script>x()</script>', '![i](http://a.example/?q)', 'see www.shop.example', '\x1b[31m', '\u202e', '<!-- x -->', 'sk-ant-' + 'api03-NotAKeyAtAll'])
 def test_what_is_unsafe_goes_no_further(bad):
     result = checked(DraftClaim(f'Tamoxifen lowered breast cancer recurrence {bad}', 't3', SENTENCE))
-    assert unsafe(f'Tea {bad}') and result.claims[0].text == WITHHELD and fault_kind(result.claims[0].fault) == 'text'
+    assert unsafe(f'Tea {bad}') and result.claims[0].text == WITHHELD and fault_group(result.claims[0].why) == 'text'
     assert bad not in result.to_json() and json.dumps(bad)[1:-1] not in result.to_json()
 
 
 def test_a_fault_does_not_repeat_what_was_hidden_in_an_id():
     result = checked(*(DraftClaim('Tea.', id, SENTENCE) for id in ('<img src=x>', '\x1b[2Jx', 'a-secret-of-more-than-twelve', '1' * 40)))
-    assert not any(part in ' '.join(result.faults) for part in ('<', 'secret', '1111111111111')) and escapes(''.join(result.faults)) == []
+    assert not any(part in ' '.join(map(str, result.faults)) for part in ('<', 'secret', '1111111111111')) and escapes(''.join(map(str, result.faults))) == []
 
 
 def test_a_draft_without_quotes_gets_ours_and_says_so():
     result = checked(DraftClaim('Aspirin lowered the risk of colon polyps.', pmids=('t1', 't2', '99')), DraftClaim('Bread rises at night.', pmids=('t1',)))
     assert (result.picked, [c.holds for c in result.claims], result.citations[0].pmid) == (1, [True, False], 't1')
-    assert any(f.startswith('99 is not among') for f in result.faults) and {fault_kind(f) for f in result.faults} <= set(FAULTS)
+    assert any(str(f).startswith('99 is not among') for f in result.faults) and {fault_group(f) for f in result.faults} <= set(FAULTS)
 
 
 def test_honest_papers_give_no_orders():

@@ -745,16 +745,16 @@ def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
     assert 'interrupted: no answer was given' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
 
 
-@pytest.mark.parametrize('moment', ['retrieval.encoders.EmbeddedEncoder', 'pipeline.QuotingReader'])
-def test_ctrl_c_at_each_stage_of_an_answer(moment, demo):
+@pytest.mark.parametrize('module, moment', [('cpqa.retrieval.encoders', 'EmbeddedEncoder'), ('cpqa.answering.reader', 'QuotingReader')])
+def test_ctrl_c_at_each_stage_of_an_answer(module, moment, demo):
     code = f'''
 import os, signal, sys
-import cpqa.cli, cpqa.libraries, cpqa.pipeline
-class Late(cpqa.{moment}):
+import cpqa.cli, {module}
+class Late({module}.{moment}):
     def __init__(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
         super().__init__(*args, **kwargs)
-cpqa.{moment} = Late
+{module}.{moment} = Late
 sys.exit(cpqa.cli.main(['ask', {QUESTION!r}]))
 '''
     complaint(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment()), 130)

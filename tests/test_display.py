@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from cpqa.core.records import NOT_ADVICE, Answer, CheckedClaim, Citation, Document
+from cpqa.core.wording import said
 from cpqa.core.toy import TOY
 from cpqa.display import answer_html, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line
 from cpqa.libraries import build_index
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
+from cpqa.retrieval.sources import Scope
 
 EVIL = '</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]'
 TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small'}
@@ -26,8 +28,8 @@ def cited(quote: str, **more) -> Citation: return Citation(**{'pmid': '7', 'quot
 def everything(text: str) -> Answer:
     "An answer that holds `text` wherever a text may stand."
     one = cited(text or 'x', pmid=text or '7', title=text, journal=text, url='https://evil.example/' + text)
-    claims = (CheckedClaim(text, (one,), support=0.8), CheckedClaim(text, (one, cited('y')), fault=text or 'no quote'))
-    return Answer(text, text, (one,), reason=text, library=text, note=text, notes=(text,), kind='yesno', label=text, items=(text, text), claims=claims, counts={'for': 1, 'against': 2, 'unclear': 3},
+    claims = (CheckedClaim(text, (one,), support=0.8), CheckedClaim(text, (one, cited('y')), why=said(text or 'no quote')))
+    return Answer(text, text, (one,), why=(said(text),), library=text, note=text, notes=(text,), kind='yesno', label=text, items=(text, text), claims=claims, counts={'for': 1, 'against': 2, 'unclear': 3},
                   confidence=0.5, model=text or 'm', usage={'calls': 1, 'ms': 3.0}, first=text, terms={text: text})
 
 
@@ -78,9 +80,9 @@ def test_no_colour_is_fixed():
 # ---- the same in both, and in the order a person needs
 
 def test_page_and_terminal_say_the_same():
-    one = Answer('Does it help?', 'It does.', (cited('Tamoxifen helped.'),), reason='Close.', library='toy', kind='yesno', label='yes', counts={'for': 2}, confidence=0.91, model='m-1',
+    one = Answer('Does it help?', 'It does.', (cited('Tamoxifen helped.'),), why=(said('Close.'),), library='toy', kind='yesno', label='yes', counts={'for': 2}, confidence=0.91, model='m-1',
                  usage={'calls': 1, 'input_tokens': 10, 'output_tokens': 5, 'ms': 900.0, 'cost': 0.002}, first='Call 112.', terms={'relapse': 'It came back.'}, notes=('A route failed',),
-                 claims=(CheckedClaim('It helps.', (cited('Tamoxifen helped.'),), support=0.9), CheckedClaim('It cures.', fault='no quote carries it')))
+                 claims=(CheckedClaim('It helps.', (cited('Tamoxifen helped.'),), support=0.9), CheckedClaim('It cures.', why=said('no quote carries it'))))
     order = ['Call 112.', 'Does it help?', 'Answer: yes', 'Of 2 papers read, 2 point to yes.', 'It does.', '1 of 2 claims passed the check; do not rely on the others:', 'It helps. [1] (support 0.90 of 1)',
              'NOT SUPPORTED: It cures. (no quote carries it)', '“Tamoxifen helped.”', 'A paper. 2019. PMID 7', 'characters 3–20', 'Close.', 'about 91 are answered', 'The sources are from 2019.',
              'Written by the language model m-1 (1 call, 10 tokens read, 5 tokens written, 0.9 s, 0.0020 US dollars).', 'In plain words', 'relapse', 'It came back.', 'Note: A route failed', 'Searched: toy.', NOT_ADVICE]
@@ -93,7 +95,7 @@ def test_page_and_terminal_say_the_same():
 
 def test_a_plain_answer_has_nothing_new():
     "Without label, claims, terms and model: question, response, sources, reason, note."
-    plain = Answer('Q?', '“q” [PMID 7]', (cited('q', year=None),), reason='Close.', library='toy')
+    plain = Answer('Q?', '“q” [PMID 7]', (cited('q', year=None),), why=(said('Close.'),), library='toy')
     lines = [line.strip(' │╭╮╰╯─') for line in shown(plain).splitlines()]
     assert [line for line in lines if line][:5] == ['Q?', '“q” [PMID 7]', '1. A paper. PMID 7', 'https://pubmed.ncbi.nlm.nih.gov/7/  characters 3–4, match 0.70', 'Close.']
     for word in ('Answer', 'claim', 'Written', 'plain words', 'Of 100', 'None', 'sources are'): assert word not in shown(plain)
@@ -128,8 +130,8 @@ def test_a_retracted_paper_is_never_cited(tmp_path):
                     text='Tamoxifen for five years abolished breast cancer recurrence in all women. What tamoxifen does to recurrence is to abolish it.')
     question = 'What does tamoxifen for five years do to breast cancer recurrence?'
     both = build_index([[*TOY, gone]], tmp_path/'both')
-    for options in ({}, {'source': str(tmp_path/'both')}, {'reranker': 'none'}):
-        answer = CancerQA(None if 'source' in options else both, **options).ask(question)
+    for qa in (CancerQA(both), CancerQA(Scope(str(tmp_path/'both'))), CancerQA(both, Finding(reranker='none'))):
+        answer = qa.ask(question)
         seen = shown(answer, 2000) + answer_html(answer) + answer.to_json().replace('"66": "retracted"', '').replace('"66":"retracted"', '')
         assert answer.used_PMIDs[0] == 't3' and 'abolish' not in seen and '66' not in answer.used_PMIDs and not any(e.retracted or e.passage.doc_id == '66' for e in answer.evidence)
     again = build_index([[*TOY, replace(gone, publication_types=())]], tmp_path/'sound')

@@ -42,7 +42,7 @@ def test_the_version_is_said_without_the_pipeline():
 def test_a_wrong_library_is_refused_by_the_constructor(tmp_path):
     for wrong in ('no-such-library', tmp_path):
         with pytest.raises(LibraryError, match='is not a library'): cpqa.CancerQA(wrong)
-    with pytest.raises(LibraryError, match='is not a library'): cpqa.CancerQA(source=str(tmp_path))
+    with pytest.raises(LibraryError, match='is not a library'): cpqa.CancerQA(str(tmp_path))
 
 
 def test_a_printed_answer_is_what_the_terminal_shows():

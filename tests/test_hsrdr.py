@@ -31,11 +31,13 @@ from cpqa.cli import main
 from cpqa.core.basics import CpqaError
 from cpqa.core.llm import Completion
 from cpqa.core.records import Answer, Citation, Document, Fetched, Hit
+from cpqa.core.wording import said
 from cpqa.display import answer_html, answer_text, trace_text
 from cpqa.libraries import build_index, demo_library
 from cpqa.literature.demo import demo_notes
 from cpqa.literature.entrez import Entrez
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
+from cpqa.retrieval.sources import Scope
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.entrez_server import EntrezServer
@@ -112,7 +114,9 @@ def client(server: EntrezServer | str, **options) -> Entrez:
 def live(library, encoder):
     "A `CancerQA` that searches a server, and reads the toy library beside it."
     def make(server: EntrezServer | str, client_options: dict = {}, **options) -> CancerQA:
-        return CancerQA(**{'library': library, 'encoder': encoder, 'source': 'pubmed', 'entrez': client(server, **client_options), **options})
+        scope = {name: options.pop(name) for name in ('source', 'library', 'since', 'until', 'full_text', 'entrez') if name in options}
+        scope = Scope(**{'source': 'pubmed', 'library': library, 'entrez': client(server, **client_options), **scope})
+        return CancerQA(scope, Finding(**{'encoder': encoder, **options}))
     return make
 
 
@@ -120,7 +124,7 @@ def live(library, encoder):
 def good_day(library, encoder, home) -> Answer:
     "The usual answer when nothing goes wrong."
     with EntrezServer(library, pmc=home/'pmc') as server:
-        return CancerQA(library, encoder, source='pubmed', entrez=client(server)).ask(QUESTION)
+        return CancerQA(Scope('pubmed', library, entrez=client(server)), Finding(encoder)).ask(QUESTION)
 
 
 def closed_port() -> str:
@@ -334,7 +338,7 @@ def test_the_same_ids_of_real_questions(data_dir, tmp_path):
 
 
 def test_the_pipeline_finds_the_same_live_and_in_the_library(live, serve, library, encoder):
-    here = CancerQA(source=str(library.folder), encoder=encoder).retrieve(QUESTION)
+    here = CancerQA(Scope(str(library.folder)), Finding(encoder)).retrieve(QUESTION)
     there = live(serve(), full_text='none').retrieve(QUESTION)
     assert (there.candidates, there.dropped, there.documents) == (here.candidates, here.dropped, here.documents)
     assert [r.query for r in there.audit] == [r.query for r in here.audit] and not there.notes
@@ -392,7 +396,7 @@ def test_a_server_that_is_slow_is_no_fault(live, serve, good_day):
 def test_what_the_library_does_not_have_and_pubmed_does_not_give_is_named(serve, encoder, bare, home):
     "PubMed finds documents that the library lacks, and then does not give them: they are dropped with the reason, the others stay."
     few = build_index([ARTICLES[:1]], home/'few', encoder=encoder)
-    answer = CancerQA(few, encoder, source='pubmed', entrez=client(serve('efetch:500'))).ask(QUESTION)
+    answer = CancerQA(Scope('pubmed', few, entrez=client(serve('efetch:500'))), Finding(encoder)).ask(QUESTION)
     assert ids(answer) == ['1001'] and {*answer.trace['dropped'].values()} == {'could not be fetched'}
     assert set(answer.trace['dropped']) | {'1001'} == set(BooleanIndex(bare).search('polyps OR colon OR cancer', 100).ids)
 
@@ -408,13 +412,13 @@ def test_a_record_that_is_lost_comes_from_the_library(live, serve, good_day):
 
 
 def test_dense_search_fails(serve, bare, encoder):
-    answer = CancerQA(bare, encoder, source='pubmed', entrez=client(serve())).ask(QUESTION)
+    answer = CancerQA(Scope('pubmed', bare, entrez=client(serve())), Finding(encoder)).ask(QUESTION)
     assert {c['route'] for c in answer.trace['candidates']} == {'E2'} and FOUND_OUT in quotes(answer)
     assert [n for n in answer.notes if 'the dense route failed' in n and 'vectors' in n]
 
 
 def test_both_routes_fail(bare, encoder):
-    with pytest.raises(CpqaError) as e: CancerQA(bare, encoder, source='pubmed', entrez=client(closed_port())).ask(QUESTION)
+    with pytest.raises(CpqaError) as e: CancerQA(Scope('pubmed', bare, entrez=client(closed_port())), Finding(encoder)).ask(QUESTION)
     said = str(e.value)
     assert said.startswith('no route found anything') and 'connection' in said and 'vectors' in said and 'stands alone' not in said and '\n' not in said
 
@@ -423,7 +427,7 @@ def test_a_library_with_other_ids_does_not_hide_pubmed(home, serve, encoder):
     "Ids that are none of PubMed's are not asked of PubMed, and spoil no request for the others."
     mixed = build_index([[*ALL[:3], Document('PMC77', 'Polyps of the colon', FOUND_OUT), Document('note-1', 'Polyps', 'Polyps are removed.')]], home/'mixed', encoder=encoder)
     server = serve()
-    answer = CancerQA(mixed, encoder, source='pubmed', entrez=client(server)).ask(QUESTION)
+    answer = CancerQA(Scope('pubmed', mixed, entrez=client(server)), Finding(encoder)).ask(QUESTION)
     assert {'PMC77', 'note-1', '1010'} <= {*ids(answer)} and 'could not be fetched' not in answer.trace['dropped'].values(), (answer.notes, answer.trace['dropped'])
 
 
@@ -811,7 +815,7 @@ def evil_answer() -> Answer:
     trace = {'question': EVIL, 'audit': [{'query': EVIL, 'why': EVIL, 'hits': 5, 'new': 1, 'kept': 1, 'moved_on': EVIL, 'warnings': [EVIL], 'failed': False}],
              'candidates': [{'id': EVIL, 'route': EVIL, 'source': EVIL, 'score': 1.0, 'term_rank': 1, 'dense_rank': None}], 'dropped': {EVIL: EVIL}, 'notes': [EVIL], 'timings_ms': {}, 'documents': 1}
     cited = Citation(EVIL, EVIL, 0, len(EVIL), 0.5, EVIL, 2020, EVIL, f'https://evil.example/"onmouseover="alert(1)"{EVIL}')
-    return Answer(EVIL, EVIL, (cited,), reason=EVIL, library=EVIL, note=EVIL, notes=(EVIL,), trace=trace)
+    return Answer(EVIL, EVIL, (cited,), why=(said(EVIL),), library=EVIL, note=EVIL, notes=(EVIL,), trace=trace)
 
 
 class Tags(HTMLParser):

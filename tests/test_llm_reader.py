@@ -11,9 +11,11 @@ from cpqa.answering.direction import direction
 from cpqa.answering.question_kinds import kind_of
 from cpqa.answering.llm_reader import ALONE, NO_ANSWER, AdaptiveReader, LLMReader, added, against_itself, carried, counted
 from cpqa.answering.prompts import PROMPTS
+from cpqa.answering.readers import Gathered
 from cpqa.core.basics import CpqaError
 from cpqa.core.llm import KINDS, Completion, LLMError, Recorded, Replayed
 from cpqa.core.records import CheckedClaim, Citation, Document, Evidence, Passage
+from cpqa.core.wording import remark
 
 TEA = Document('101', 'Ginger tea after surgery', 'We gave 80 people ginger tea. Ginger tea lowered the rate of nausea. Sleep was not measured.', year=2021)
 RICE = Document('202', 'Rice and cramps', 'Rice did not relieve cramps in 40 people. Two people had heartburn.', year=2018)
@@ -41,7 +43,12 @@ class Scripted:
 
 def answered(*replies, kind='yesno', prompt='passages', options=None, evidence=FOUND, documents=SHELF, question=QUESTION, strict=False, **more):
     "The answer of a reader whose model says these replies, the last of them for ever."
-    return LLMReader(Scripted(*replies, **more), prompt, strict=strict).read(question, evidence, documents, kind, options)
+    return LLMReader(Scripted(*replies, **more), prompt, strict=strict).read(Gathered(question, evidence, documents, kind, options))
+
+
+def found(looked: list):
+    "What looks for evidence, and says in `looked` that it did."
+    return lambda gathered: looked.append(1) or gathered._replace(evidence=FOUND, documents=SHELF)
 
 
 def good(*claims, **more) -> dict: return {'claims': [*claims], 'status': 'answered'} | more
@@ -72,7 +79,7 @@ def declined(answer, why: str):
 ])
 def test_a_bad_reply_is_asked_for_once_more_and_then_declined(reply, fault, why):
     model = Scripted(reply)
-    answer = LLMReader(model).read(QUESTION, FOUND, SHELF, 'yesno')
+    answer = LLMReader(model).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))
     declined(answer, why)
     assert answer.trace['reader']['faults'] == [fault, fault] and answer.usage['calls'] == 2 == len(model.asked)
     first, second = (messages for messages, _ in model.asked)
@@ -86,7 +93,7 @@ def test_no_retries_and_three():
     assert [answered('no').usage['calls']] == [2]
     for retries in (0, 3):
         model = Scripted('no')
-        declined(LLMReader(model, retries=retries).read(QUESTION, FOUND, SHELF, 'yesno'), 'no JSON object')
+        declined(LLMReader(model, retries=retries).read(Gathered(QUESTION, FOUND, SHELF, 'yesno')), 'no JSON object')
         assert len(model.asked) == retries + 1
 
 
@@ -135,7 +142,7 @@ def test_nothing_to_read_is_not_asked():
     for evidence, documents, question, why in [([], {}, QUESTION, 'nothing was found'), (FOUND[:1], {'101': gone}, QUESTION, 'has been retracted'),
                                                ([Evidence(Passage.of(huge, 0, len(whole)), 1.0)], {'303': huge}, QUESTION, 'larger window'),
                                                (FOUND, SHELF, 'Why? ' * 9_000, 'ask in fewer words')]:
-        answer = LLMReader(model).read(question, evidence, documents)
+        answer = LLMReader(model).read(Gathered(question, evidence, documents))
         assert answer.abstained and why in answer.reason and answer.evidence == tuple(evidence) and answer.usage.get('calls', 0) == 0
     assert not model.asked
 
@@ -172,7 +179,7 @@ def test_what_was_not_shown_cannot_be_cited():
 def test_retracted_papers_are_neither_shown_nor_cited():
     gone = replace(TEA, publication_types=('Retracted Publication',))
     model = Scripted(good(SOUND, label='yes'))
-    answer = LLMReader(model).read(QUESTION, FOUND, SHELF | {'101': gone}, 'yesno')
+    answer = LLMReader(model).read(Gathered(QUESTION, FOUND, SHELF | {'101': gone}, 'yesno'))
     assert answer.abstained and answer.citations == () and '1 retracted' in answer.notes[0]
     assert 'Ginger tea after surgery' not in model.asked[0][0][1].content
 
@@ -192,7 +199,7 @@ def test_every_kind_and_every_prompt():
             answer = answered({k: v for k, v in reply.items() if k in prompt.keys or k in short}, kind=kind, prompt=name, options={'A': 'rice', 'B': 'ginger tea'} if kind == 'choice' else None)
             assert not answer.abstained and answer.kind == kind and PLANTED not in answer.to_json(), (name, kind, answer.reason)
             assert answer.used_PMIDs == (() if prompt.context == 'none' else ('101',))
-            assert (answer.reason == ALONE) == (prompt.context == 'none')
+            assert (answer.why == (ALONE,)) == (prompt.context == 'none')
             assert answer.label == short.get('label', '') and answer.items == tuple(short.get('items', ()))
             for c in answer.citations: assert SHELF[c.pmid].text[c.start:c.end] == c.quote
 
@@ -215,13 +222,13 @@ def test_a_label_against_its_quotes_is_marked_and_under_strict_declined():
     loose, strict = (answered(good(SOUND, label='no'), strict=s) for s in (False, True))
     assert loose.counts == {'for': 1, 'against': 0, 'unclear': 0} and loose.label == 'no' and 'the other way' in loose.reason
     declined(strict, 'the other way')
-    off = LLMReader(Scripted(good(SOUND, label='no')), strict=True, direction=None).read(QUESTION, FOUND, SHELF, 'yesno')
+    off = LLMReader(Scripted(good(SOUND, label='no')), strict=True, direction=None).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))
     assert (off.label, off.counts) == ('no', {})
 
 
 def test_a_paper_counts_once():
     cite = lambda pmid, quote: Citation(pmid, quote, 0, len(quote), 0.9)
-    claims = [CheckedClaim('a', (cite('1', 'for'), cite('1', 'against'), cite('2', 'for'), cite('2', 'unclear'))), CheckedClaim('b', (cite('3', 'against'),)), CheckedClaim('c', (cite('4', 'for'),), fault='x')]
+    claims = [CheckedClaim('a', (cite('1', 'for'), cite('1', 'against'), cite('2', 'for'), cite('2', 'unclear'))), CheckedClaim('b', (cite('3', 'against'),)), CheckedClaim('c', (cite('4', 'for'),), why=remark('no paper'))]
     assert counted('?', claims, lambda question, quote: quote) == {'for': 1, 'against': 1, 'unclear': 1}
 
 
@@ -244,16 +251,16 @@ def test_how_often_a_wrong_label_is_noticed(data_dir):
 def test_it_streams_words_and_fits_the_schema():
     heard: list[str] = []
     model = Scripted(good(SOUND, label='yes'))
-    LLMReader(model).read(QUESTION, FOUND, SHELF, 'yesno', on_text=heard.append)
+    LLMReader(model).read(Gathered(QUESTION, FOUND, SHELF, 'yesno', on_text=heard.append))
     assert ''.join(heard).strip() == SOUND['text'] and len(heard) > 3
     assert model.asked[0][1]['properties']['label']['enum'] == ['yes', 'no', 'maybe', 'none']
 
 
 def test_a_recording_gives_the_same_answer_and_lacks_nothing_in_silence(tmp_path):
-    live = LLMReader(Recorded(Scripted(good(SOUND, label='yes')), tmp_path/'tape.jsonl')).read(QUESTION, FOUND, SHELF, 'yesno')
+    live = LLMReader(Recorded(Scripted(good(SOUND, label='yes')), tmp_path/'tape.jsonl')).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))
     again = LLMReader(Replayed(tmp_path/'tape.jsonl', window=8_000))
-    assert again.read(QUESTION, FOUND, SHELF, 'yesno') == live and live.label == 'yes'
-    with pytest.raises(CpqaError, match='holds no answer'): again.read('Does rice help?', FOUND, SHELF, 'yesno')
+    assert again.read(Gathered(QUESTION, FOUND, SHELF, 'yesno')) == live and live.label == 'yes'
+    with pytest.raises(CpqaError, match='holds no answer'): again.read(Gathered('Does rice help?', FOUND, SHELF, 'yesno'))
 
 
 @pytest.mark.parametrize('api', ['anthropic', 'openai'])
@@ -263,10 +270,10 @@ def test_through_the_real_libraries(api, monkeypatch):
     from cpqa.core.llm_server import LLMServer
     with LLMServer(lambda messages, schema: json.dumps(good(SOUND, label='yes'))) as server:
         llm = (AnthropicLLM if api == 'anthropic' else OpenAILLM)('a-model', key='not-a-key', base_url=server.url)
-        answer = LLMReader(llm).read(QUESTION, FOUND, SHELF, 'yesno')
+        answer = LLMReader(llm).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))
         assert (answer.label, answer.used_PMIDs, answer.usage['calls']) == ('yes', ('101',), 1), answer.reason
         assert [asked.schema['required'] for asked in server.log] == [['claims', 'label', 'status']]
-    dead = LLMReader((AnthropicLLM if api == 'anthropic' else OpenAILLM)('a-model', key='not-a-key', base_url=server.url, retries=0)).read(QUESTION, FOUND, SHELF, 'yesno')
+    dead = LLMReader((AnthropicLLM if api == 'anthropic' else OpenAILLM)('a-model', key='not-a-key', base_url=server.url, retries=0)).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))
     declined(dead, 'The language model did not answer')
 
 
@@ -282,17 +289,17 @@ ALONE_REPLY = {'reasoning': 'It is known.', 'response': 'Ginger is used.', 'labe
 def test_it_looks_up_only_where_it_must(first, searches):
     looked = []
     model = Scripted(first, good(SOUND, label='yes'), cost=0.25)
-    answer = AdaptiveReader(LLMReader(model)).read(QUESTION, lambda: looked.append(1) or (FOUND, SHELF), 'yesno')
+    answer = AdaptiveReader(LLMReader(model), found(looked)).read(Gathered(QUESTION, kind='yesno'))
     assert len(looked) == searches and answer.trace['adaptive']['retrieved'] == bool(searches)
     assert (answer.label, answer.used_PMIDs) == ('yes', ('101',) if searches else ())
-    assert (answer.reason == ALONE) == (not searches) and QUESTION in model.asked[0][0][1].content and 'surgery' not in model.asked[0][0][1].content
+    assert (answer.why == (ALONE,)) == (not searches) and QUESTION in model.asked[0][0][1].content and 'surgery' not in model.asked[0][0][1].content
     assert answer.usage['calls'] == len(model.asked) - isinstance(first, LLMError) and answer.usage['cost'] == 0.25 * answer.usage['calls']
 
 
 def test_a_bad_word_on_certainty_is_not_taken_for_yes():
     looked = []
     for certain in ('true', 1, None):
-        AdaptiveReader(LLMReader(Scripted(ALONE_REPLY | {'certain': certain}))).read(QUESTION, lambda: looked.append(1) or (FOUND, SHELF), 'yesno')
+        AdaptiveReader(LLMReader(Scripted(ALONE_REPLY | {'certain': certain})), found(looked)).read(Gathered(QUESTION, kind='yesno'))
     assert len(looked) == 3
 
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from cpqa.answering.readers import Reading
 from cpqa.answering.safety import FIRST
 from cpqa.core.basics import CpqaError
 from cpqa.core.llm_server import LLMServer
@@ -31,7 +32,7 @@ def model():
 
 @pytest.mark.parametrize('options, searched', [(None, True), ({}, True), ({'adaptive': True}, True), ({'prompt': 'cot'}, False)], ids=['quotes', 'model', 'adaptive', 'alone'])
 def test_the_time_of_reading_is_without_the_search(options, searched, model):
-    qa = Slow() if options is None else Slow(llm=model, **options)
+    qa = Slow() if options is None else Slow(reading=Reading(model, **options))
     qa.ask(QUESTION)   # what is loaded once is loaded
     start = time.perf_counter()
     took = qa.ask(QUESTION).timings_ms

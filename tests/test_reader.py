@@ -5,19 +5,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from cpqa.answering.abstain import NOTHING
 from cpqa.answering.citations import fault
 from cpqa.answering.direction import direction
-from cpqa.answering.reader import COSINE, MOST, NOTHING, PROBABILITY, QuotingReader, candidates, disagreements, mean_of
+from cpqa.answering.reader import COSINE, MOST, PROBABILITY, QuotingReader, candidates, disagreements, mean_of
+from cpqa.answering.readers import Gathered
 from cpqa.core.records import Document, Evidence, Passage
 from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
 
 TAMOXIFEN, SOURDOUGH, CAR_T = 'What are the side effects of tamoxifen?', 'How do I bake sourdough bread?', 'Is tisagenlecleucel effective for B-cell lymphoma?'
 
 
 @pytest.fixture(scope='module')
 def qa():
-    qa = CancerQA(depth=15)
+    qa = CancerQA(finding=Finding(depth=15))
     if qa.second('default') is None: pytest.skip('no cross-encoder came with this copy')
     return qa
 
@@ -33,7 +35,7 @@ def read(qa, reader):
         vector = qa.encoder.encode([question], 'query')[0]
         documents = {d.id: d for d in qa.dual_path().retrieve(question).documents}
         evidence = qa.two_stage(qa.vectors).choose(question, vector, list(documents.values()), 10).evidence
-        return reader.read(question, evidence, documents, vector, **more), documents
+        return reader.read(Gathered(question, evidence, documents, vector=vector, **more)), documents
     return of
 
 
@@ -41,7 +43,7 @@ def test_the_first_question_of_the_readme(read):
     answer, documents = read(CAR_T)
     assert 'tisagenlecleucel' in answer.citations[0].quote.lower() and 'respon' in answer.citations[0].quote
     assert (answer.kind, answer.label) == ('yesno', 'yes') and answer.counts['for'] > answer.counts['against']
-    assert all(fault(c, documents) == '' and 0 <= c.score <= 1 for c in answer.citations)
+    assert all(fault(c, documents) is None and 0 <= c.score <= 1 for c in answer.citations)
     assert any(direction(CAR_T, c.quote, c.title) == 'for' for c in answer.citations)
 
 
@@ -88,7 +90,7 @@ def library(n, text='Tea number {i} helped {i} adults to sleep well at night. A 
 def test_few_short_sentences_are_scored(qa):
     documents, evidence = library(40)
     model = Counting()
-    QuotingReader(qa.encoder, reranker=model, calibration=model).read('Does tea help?', evidence, documents)
+    QuotingReader(qa.encoder, reranker=model, calibration=model).read(Gathered('Does tea help?', evidence, documents))
     assert len(model.asked) == MOST and all(p.title == '' for p in model.asked)
 
 
@@ -96,24 +98,24 @@ def test_few_short_sentences_are_scored(qa):
 def test_a_model_that_misbehaves_leaves_an_answer(qa, scores):
     documents, evidence = library(3)
     model, plain = Counting(scores), QuotingReader(qa.encoder)
-    answer = QuotingReader(qa.encoder, reranker=model, calibration=model).read('Does tea help adults to sleep?', evidence, documents)
-    assert answer.citations == plain.read('Does tea help adults to sleep?', evidence, documents).citations and 'reranker failed' in answer.notes[0]
+    answer = QuotingReader(qa.encoder, reranker=model, calibration=model).read(Gathered('Does tea help adults to sleep?', evidence, documents))
+    assert answer.citations == plain.read(Gathered('Does tea help adults to sleep?', evidence, documents)).citations and 'reranker failed' in answer.notes[0]
 
 
 def test_newer_papers_and_reviews_come_first_where_all_else_is_alike(qa):
     documents, evidence = library(4, 'Tea helped adults to sleep well.')
     model = Counting(lambda ps: np.ones(len(ps), np.float32))
     reader = QuotingReader(qa.encoder, reranker=model, calibration=model)
-    assert reader.read('Does tea help adults?', evidence, documents).used_PMIDs == ('d3',)   # the others say the same
+    assert reader.read(Gathered('Does tea help adults?', evidence, documents)).used_PMIDs == ('d3',)   # the others say the same
     documents['d0'] = replace(documents['d0'], publication_types=('Systematic Review',))
-    assert reader.read('Does tea help adults?', evidence, documents).used_PMIDs == ('d0',)
+    assert reader.read(Gathered('Does tea help adults?', evidence, documents)).used_PMIDs == ('d0',)
 
 
 def test_a_denial_is_no_repetition_and_is_named(qa):
     texts = ['Tea improved sleep in adults.', 'Tea did not improve sleep in adults.']
     documents = {f'd{i}': Document(f'd{i}', 'Tea', t) for i, t in enumerate(texts)}
     evidence = [Evidence(Passage.of(d, 0, len(d.text)), score=0.5) for d in documents.values()]
-    answer = QuotingReader(qa.encoder).read('Does tea improve sleep in adults?', evidence, documents)
+    answer = QuotingReader(qa.encoder).read(Gathered('Does tea improve sleep in adults?', evidence, documents))
     assert {c.quote for c in answer.citations} == set(texts) and answer.label in ('maybe', '')
     assert len(disagreements(answer.citations)) == 1 and 'disagree' in answer.reason
 
@@ -121,7 +123,7 @@ def test_a_denial_is_no_repetition_and_is_named(qa):
 def test_retracted_papers_are_neither_quoted_nor_counted(qa):
     documents, evidence = library(2, 'Tea helped adults to sleep well.')
     gone = {k: replace(d, publication_types=('Retracted Publication',)) for k, d in documents.items()}
-    assert candidates(evidence, gone) == [] and QuotingReader(qa.encoder).read('Does tea help adults?', evidence, gone).abstained
+    assert candidates(evidence, gone) == [] and QuotingReader(qa.encoder).read(Gathered('Does tea help adults?', evidence, gone)).abstained
 
 
 @settings(max_examples=100)

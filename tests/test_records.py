@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.records import (Answer, Citation, Correction, Document, Evidence, Hit, MeshHeading, MeshTerm, Passage, Section)
+from cpqa.core.wording import said
 
 words = st.text(max_size=20)                                         # all of Unicode but surrogates, which JSON cannot hold
 ids = st.text(st.characters(exclude_categories=['C', 'Z']), min_size=1, max_size=8)   # printable, no white space
@@ -47,7 +48,7 @@ def citations(draw, pmids=ids):
 
 def answers(pmids=ids):
     return st.builds(Answer, words, words, st.lists(citations(pmids), max_size=4).map(tuple), st.lists(evidence, max_size=2).map(tuple),
-                     st.booleans(), words, words, st.dictionaries(words, scores, max_size=3), words)
+                     st.booleans(), st.lists(words.map(said), max_size=2).map(tuple), words, st.dictionaries(words, scores, max_size=3), words)
 
 
 @given(spans())

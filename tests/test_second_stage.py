@@ -18,7 +18,8 @@ from cpqa.passages.rerank import NoReranker
 from cpqa.passages.splitters import SEGMENTERS, segmenter
 from cpqa.passages.tiny_models import tiny_bert
 from cpqa.passages.two_stage import Reranked, TwoStage, title_passages
-from cpqa.pipeline import CancerQA
+from cpqa.pipeline import CancerQA, Finding
+from cpqa.retrieval.sources import Scope
 from cpqa.retrieval import prepared
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.entrez_server import EntrezServer
@@ -86,13 +87,13 @@ def sound(answer, documents=(*TOY, *STRANGE)):
 @pytest.mark.parametrize('name', ['sentences', 'fixed:7:2', 'tokens:9:3', 'window:1', 'texttiling', 'seos:16:4'])
 def test_a_library_cut_in_any_way_is_asked_and_searched(name, libraries, encoder):
     library = libraries(name)
-    answer = CancerQA(library, encoder).ask(QUESTION)
+    answer = CancerQA(library, Finding(encoder)).ask(QUESTION)
     sound(answer)
     assert FLUSHES in [c.quote for c in answer.citations]   # though passages of seven words hold no whole sentence
     told = answer.trace['passages']
     assert told['segmenter'] == library.manifest.parts['vectors']['splitter'] and told['segmenter']['segmenter'] == name.partition(':')[0]
     assert (told['reranked'], told['stopped'], told['reranker']['reranker']) == (told['candidates'], 'all', 'default')
-    for reranker in ('bm25', 'cosine', 'default'): assert CancerQA(library, encoder).search(QUESTION, 3, 'bm25', reranker)[0].id == 't3'
+    for reranker in ('bm25', 'cosine', 'default'): assert CancerQA(library, Finding(encoder)).search(QUESTION, 3, 'bm25', reranker)[0].id == 't3'
 
 
 def test_every_kind_of_segmenter_keeps_the_offsets_and_says_its_name():
@@ -104,7 +105,7 @@ def test_every_kind_of_segmenter_keeps_the_offsets_and_says_its_name():
 
 
 def test_single_sentences_are_read_with_their_neighbours(libraries, encoder):
-    answer = CancerQA(libraries('window:1'), encoder).ask(QUESTION)
+    answer = CancerQA(libraries('window:1'), Finding(encoder)).ask(QUESTION)
     found = next(e for e in answer.evidence if e.passage.doc_id == 't3')
     assert found.passage.text == TOY[2].text   # both of its sentences
 
@@ -114,7 +115,7 @@ def test_a_library_of_strange_documents(name, encoder, tmp_path):
     "Without text, without sentence ends, longer than the model: quotes stand where they say, or there are none."
     library = build_index([STRANGE], tmp_path/'strange', encoder=encoder, segmenter=name)
     for reranker in ('bm25', 'cosine', 'none', 'default'):
-        answer = CancerQA(library, encoder, reranker=reranker).ask(QUESTION)
+        answer = CancerQA(library, Finding(encoder, reranker=reranker)).ask(QUESTION)
         sound(answer)
         assert answer.trace['passages']['stopped'] == 'all' and answer.evidence
 
@@ -125,8 +126,8 @@ def test_a_library_of_strange_documents(name, encoder, tmp_path):
 @pytest.mark.parametrize('n, budget', [(1, None), (2, 60_000)], ids=['at once', 'in the middle'])
 def test_a_reranker_that_fails_leaves_the_first_order(how, n, budget, libraries, encoder):
     library, reranker = libraries('fixed:7:2'), Failing(how, n)
-    answer = CancerQA(library, encoder, reranker=reranker, budget_ms=budget).ask(QUESTION)
-    again = CancerQA(library, encoder, reranker=Failing('raises')).ask(QUESTION)
+    answer = CancerQA(library, Finding(encoder, reranker=reranker, budget_ms=budget)).ask(QUESTION)
+    again = CancerQA(library, Finding(encoder, reranker=Failing('raises'))).ask(QUESTION)
     sound(answer)
     assert reranker.calls == n and [e.passage for e in answer.evidence] == [e.passage for e in again.evidence] != []
     told = answer.trace['passages']
@@ -136,7 +137,7 @@ def test_a_reranker_that_fails_leaves_the_first_order(how, n, budget, libraries,
 
 def test_a_budget_ends_the_reranking(libraries, encoder):
     reranker = Failing('', n=10**9)
-    answer = CancerQA(libraries('fixed:7:2'), encoder, reranker=reranker, budget_ms=0).ask(QUESTION)
+    answer = CancerQA(libraries('fixed:7:2'), Finding(encoder, reranker=reranker, budget_ms=0)).ask(QUESTION)
     told = answer.trace['passages']
     assert (told['stopped'], told['reranked'], reranker.calls) == ('time', 8, 1) and told['candidates'] > 8 and not answer.notes
 
@@ -148,7 +149,7 @@ def test_a_budget_ends_the_reranking(libraries, encoder):
 ])
 def test_what_makes_no_sense_is_refused_before_anything_is_loaded(options, why, monkeypatch, tmp_path):
     monkeypatch.setattr(pipeline, 'EmbeddedEncoder', None)
-    with pytest.raises(CpqaError, match=why): CancerQA(**options)
+    with pytest.raises(CpqaError, match=why): Finding(**options)
     if 'segmenter' in options:
         with pytest.raises(CpqaError, match=why): build_index([TOY], tmp_path/'out', **options)
         assert not (tmp_path/'out').exists()
@@ -156,15 +157,15 @@ def test_what_makes_no_sense_is_refused_before_anything_is_loaded(options, why, 
 
 def test_a_threshold_leaves_out_and_says_so(libraries, encoder):
     library = libraries('sentences')
-    some = CancerQA(library, encoder, reranker='bm25', threshold=0.2).ask(QUESTION)
+    some = CancerQA(library, Finding(encoder, reranker='bm25', threshold=0.2)).ask(QUESTION)
     assert 0 < len(some.evidence) and all(e.probability >= 0.2 for e in some.evidence)
-    none = CancerQA(library, encoder, reranker='bm25', threshold=1.0).ask(QUESTION)
+    none = CancerQA(library, Finding(encoder, reranker='bm25', threshold=1.0)).ask(QUESTION)
     assert none.abstained and none.evidence == () and none.reason.startswith('None of the ') and 'probability of 1 or more' in none.reason and 'below 1' in none.notes[0]
-    with pytest.raises(CpqaError, match='rerank by .*bm25.*, or leave out the threshold'): CancerQA(library, encoder, reranker=NoReranker(), threshold=0.2).ask(QUESTION)
+    with pytest.raises(CpqaError, match='rerank by .*bm25.*, or leave out the threshold'): CancerQA(library, Finding(encoder, reranker=NoReranker(), threshold=0.2)).ask(QUESTION)
 
 
 def test_a_threshold_holds_for_the_default_if_its_weights_are_calibrated(libraries, encoder):
-    qa = CancerQA(libraries('sentences'), encoder, threshold=0.0)
+    qa = CancerQA(libraries('sentences'), Finding(encoder, threshold=0.0))
     if calibrator(EmbeddedCrossEncoder().describe()): assert all(0 <= e.probability <= 1 for e in qa.ask(QUESTION).evidence)
     else:
         with pytest.raises(CpqaError, match='the scores of the reranker default have none: rerank by bm25'): qa.ask(QUESTION)
@@ -173,7 +174,7 @@ def test_a_threshold_holds_for_the_default_if_its_weights_are_calibrated(librari
 # ---- the models that come with cpqa
 
 def test_the_default_decides_by_its_score_and_the_first_stage(libraries, encoder):
-    qa = CancerQA(libraries('sentences'), encoder)
+    qa = CancerQA(libraries('sentences'), Finding(encoder))
     stage, vector = qa.two_stage(qa.vectors), encoder.encode([QUESTION], 'query')[0]
     assert isinstance(stage.reranker, EmbeddedCrossEncoder) and stage.combine == 'sum'
     documents = qa.library.documents(h.id for h in qa.search(QUESTION, 9))
@@ -185,7 +186,7 @@ def test_the_default_decides_by_its_score_and_the_first_stage(libraries, encoder
 
 
 def test_search_orders_documents_as_reranked_does(libraries, encoder):
-    qa, reranker = CancerQA(libraries('sentences'), encoder), EmbeddedCrossEncoder()
+    qa, reranker = CancerQA(libraries('sentences'), Finding(encoder)), EmbeddedCrossEncoder()
     def passages_of(ids):
         documents = list(qa.library.documents(ids))
         found, _ = TwoStage(qa.vectors).candidates(documents)
@@ -198,19 +199,19 @@ def test_search_orders_documents_as_reranked_does(libraries, encoder):
 
 def test_a_budget_holds_for_the_default(libraries, encoder):
     library = libraries('fixed:7:2')
-    tight, free = (CancerQA(library, encoder, budget_ms=ms).ask(QUESTION).trace['passages'] for ms in (0, 600_000))
+    tight, free = (CancerQA(library, Finding(encoder, budget_ms=ms)).ask(QUESTION).trace['passages'] for ms in (0, 600_000))
     assert (tight['stopped'], tight['reranked']) == ('time', 8) and free['stopped'] in ('all', 'settled') and tight['candidates'] == free['candidates'] > 8
 
 
 def test_without_the_shipped_reranker_the_error_says_what_to_do(libraries, encoder, monkeypatch, tmp_path):
     monkeypatch.setattr(prepared, 'MODELS', tmp_path)
-    with pytest.raises(CpqaError, match='no cross-encoder came with this copy of cpqa: .*another reranker, such as bm25'): CancerQA(libraries('sentences'), encoder).ask(QUESTION)
-    assert CancerQA(libraries('sentences'), encoder, reranker='bm25').ask(QUESTION).citations
+    with pytest.raises(CpqaError, match='no cross-encoder came with this copy of cpqa: .*another reranker, such as bm25'): CancerQA(libraries('sentences'), Finding(encoder)).ask(QUESTION)
+    assert CancerQA(libraries('sentences'), Finding(encoder, reranker='bm25')).ask(QUESTION).citations
 
 
 def test_without_the_extra_the_error_names_it(libraries, encoder, monkeypatch):
     monkeypatch.setitem(sys.modules, 'openvino', None)
-    with pytest.raises(MissingExtra, match=r'cpqa\[offline\]'): CancerQA(libraries('sentences'), encoder).ask(QUESTION)
+    with pytest.raises(MissingExtra, match=r'cpqa\[offline\]'): CancerQA(libraries('sentences'), Finding(encoder)).ask(QUESTION)
     with pytest.raises(MissingExtra, match=r'cpqa\[offline\]'): CancerQA(libraries('sentences')).ask(QUESTION)
 
 
@@ -218,17 +219,17 @@ def test_an_encoder_by_its_folder(tmp_path, libraries):
     folder = prepare_encoder(tiny_bert(tmp_path/'tiny'), tmp_path/'own', 'f32')
     library = build_index([TOY], tmp_path/'library', encoder=folder)
     assert library.manifest.parts['vectors']['encoder'] == FastEncoder(folder).describe()
-    for named in (folder, str(folder), FastEncoder(folder)): sound(CancerQA(library, named).ask(QUESTION))
-    for qa in (CancerQA(library), CancerQA(libraries('sentences'), folder)):
+    for named in (folder, str(folder), FastEncoder(folder)): sound(CancerQA(library, Finding(named)).ask(QUESTION))
+    for qa in (CancerQA(library), CancerQA(libraries('sentences'), Finding(folder))):
         with pytest.raises(LibraryError, match='built with another model .*tiny'): qa.ask(QUESTION)
-    with pytest.raises(CpqaError, match='no sound fast encoder'): CancerQA(library, tmp_path/'tiny')
-    with pytest.raises(CpqaError, match='holds a cross-encoder, not a bi-encoder'): CancerQA(library, prepared.shipped('cross-encoder'))
+    with pytest.raises(CpqaError, match='no sound fast encoder'): CancerQA(library, Finding(tmp_path/'tiny'))
+    with pytest.raises(CpqaError, match='holds a cross-encoder, not a bi-encoder'): CancerQA(library, Finding(prepared.shipped('cross-encoder')))
 
 
 def test_a_library_of_before_is_asked_by_the_model_of_before(tmp_path):
     library = build_index([TOY], tmp_path/'before', encoder=MINILM)
     assert library.manifest.parts['vectors']['encoder']['model'] == MINILM
-    assert FLUSHES in [c.quote for c in CancerQA(library, MINILM).ask(QUESTION).citations]
+    assert FLUSHES in [c.quote for c in CancerQA(library, Finding(MINILM)).ask(QUESTION).citations]
     with pytest.raises(LibraryError, match=f'built with another model .*{MINILM}'): CancerQA(library).ask(QUESTION)
 
 
@@ -236,14 +237,14 @@ def test_a_library_of_before_is_asked_by_the_model_of_before(tmp_path):
 
 def test_no_reranker_leaves_the_order_as_it_is(encoder, tmp_path):
     gone = Document('5', 'Tamoxifen side effects', 'Tamoxifen has side effects.', publication_types=('Retracted Publication',))
-    qa = CancerQA(build_index([[*TOY, gone]], tmp_path/'all', encoder=encoder), encoder)
+    qa = CancerQA(build_index([[*TOY, gone]], tmp_path/'all', encoder=encoder), Finding(encoder))
     for way in ('bm25', 'hybrid'): assert qa.search(QUESTION, 5, way, 'none') == qa.search(QUESTION, 5, way)
 
 
 def test_a_named_reranker_is_loaded_once(libraries, encoder, monkeypatch):
     made = []
     monkeypatch.setattr(pipeline, 'named_reranker', lambda name, encoder: made.append(name) or NoReranker())
-    qa = CancerQA(libraries('sentences'), encoder, reranker='monot5:some/model')
+    qa = CancerQA(libraries('sentences'), Finding(encoder, reranker='monot5:some/model'))
     for _ in range(2): qa.ask(QUESTION)
     assert made == ['monot5:some/model']
 
@@ -256,7 +257,7 @@ def live(libraries, encoder, monkeypatch, tmp_path):
     monkeypatch.setenv('CPQA_CACHE', str(tmp_path))
     with EntrezServer(libraries('sentences')) as server:
         client = Entrez(url=server.url, email='', key='', cache=False, tries=2, backoff=0.001, timeout=5.0, deadline=10.0)
-        yield lambda **options: CancerQA(libraries('sentences'), Counted(encoder), source='pubmed', entrez=client, **options)
+        yield lambda **options: CancerQA(Scope('pubmed', libraries('sentences'), entrez=client), Finding(Counted(encoder), **options))
 
 
 @pytest.mark.parametrize('name', ['sentences', 'fixed:5:0', 'window:1', 'seos:16:4'])
@@ -265,9 +266,9 @@ def test_live_documents_are_embedded_once(name, live, tmp_path):
     answer = first.ask(QUESTION)
     sound(answer)
     assert FLUSHES in [c.quote for c in answer.citations] and answer.trace['passages']['segmenter']['segmenter'] == name.partition(':')[0]
-    assert first._encoder.texts > 5
+    assert first.finding.encoder.texts > 5
     again = second.ask(QUESTION)   # another day
-    assert (again.citations, again.evidence) == (answer.citations, answer.evidence) and second._encoder.texts == 0
+    assert (again.citations, again.evidence) == (answer.citations, answer.evidence) and second.finding.encoder.texts == 0
     kept = b''.join(p.read_bytes() for p in tmp_path.rglob('*') if p.is_file())
     assert b'tamoxifen' not in kept.lower() and b'hot flushes' not in kept.lower() and len(kept) > 5000
 

@@ -36,7 +36,7 @@ class Draft(Record, frozen=True):
     response: str = ''
     claims: tuple[DraftClaim, ...] = ()
     abstained: bool = False
-    reason: str = ''               # why the model declined, in our words
+    why: str = ''                  # why the model declined: a `STATUS`, 'no option' or 'no papers'
     certain: bool = False          # does it say that it is certain, where it was asked?
 
 # %% ../../nbs/answering/replies.ipynb #3b2c8129
@@ -123,14 +123,7 @@ def read_label(written: str, options: Mapping[str, str]) -> str:
 
 # %% ../../nbs/answering/replies.ipynb #012c3f2e
 ANSWERED = 'answered'
-STATUS = {
-    ANSWERED: '',
-    'off topic': 'No passage speaks of what was asked.',
-    'partial': 'The passages speak of it and do not answer the question.',
-    'disagree': 'The passages disagree, and nothing in them says which of them is right.',
-    'unclear': 'The question can be understood in more than one way.',
-    'unknown': 'The model does not know.',
-}
+STATUS = (ANSWERED, 'off topic', 'partial', 'disagree', 'unclear', 'unknown')
 
 # %% ../../nbs/answering/replies.ipynb #fba70ea3
 def _listed(data: dict, key: str) -> list:
@@ -164,7 +157,7 @@ def _used(value: Any) -> tuple[str, ...]:
 
 def _answered(data: dict, kind: AnswerKind, options: dict[str, str], keys: Collection[str]) -> Draft:
     label = read_label(plain(data['label'], 'label'), options) if options else ''
-    if options and not label: return Draft(kind, abstained=True, reason='The model takes none of the options.')
+    if options and not label: return Draft(kind, abstained=True, why='no option')
     items = _items(data, 'items') if kind in ('factoid', 'list') else ()
     if kind in ('factoid', 'list') and not items: raise ReplyError('no items')
     response = plain(data['response'], 'response') if 'response' in keys else ''
@@ -172,7 +165,7 @@ def _answered(data: dict, kind: AnswerKind, options: dict[str, str], keys: Colle
     claims = tuple(_claim(c, n) for n, c in enumerate(_listed(data, 'claims'), 1)) if 'claims' in keys else ()
     if 'claims' in keys and not claims: raise ReplyError('no claims')
     used = _used(data['used_PMIDs']) if 'used_PMIDs' in keys else ()
-    if 'used_PMIDs' in keys and not used: return Draft(kind, abstained=True, reason='The model names no paper that its answer rests on.')
+    if 'used_PMIDs' in keys and not used: return Draft(kind, abstained=True, why='no papers')
     if 'certain' in keys and not isinstance(data['certain'], bool): raise ReplyError('shape', "'certain' is neither true nor false")
     return Draft(kind, label, items, response, claims or (_sentences(response, used) if used else ()), certain=data.get('certain') is True and 'certain' in keys)
 
@@ -188,7 +181,7 @@ def read_reply(
     data = dict(reply) if isinstance(reply, Mapping) else find_object(reply, keys)
     status = plain(data.get('status', ANSWERED), 'status').casefold()
     if status not in STATUS: raise ReplyError('shape', f"'status' is not one of {', '.join(STATUS)}")
-    if status != ANSWERED: return Draft(kind, abstained=True, reason=STATUS[status])
+    if status != ANSWERED: return Draft(kind, abstained=True, why=status)
     if gone := [k for k in keys if k not in data and k not in ('reasoning', 'status')]: raise ReplyError('missing', f'it has no {", ".join(map(repr, gone))}')
     return _answered(data, kind, labelled(kind, options), keys)
 

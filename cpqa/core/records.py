@@ -10,11 +10,12 @@ __all__ = ['NOT_ADVICE', 'AnswerKind', 'Record', 'Section', 'MeshTerm', 'MeshHea
 import re
 import struct
 from collections.abc import Iterable
-from importlib import import_module
 from math import isfinite
 from typing import Any, Literal, Self
 
 import msgspec
+
+from .wording import Remark, all_in_words, in_words
 
 # %% ../../nbs/core/records.ipynb #eb3a3fa4
 class Record(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -165,7 +166,8 @@ class Evidence(Record, frozen=True):
 
     def __post_init__(self):
         _finite(self.score, self.passage.doc_id)
-        _demand(self.probability is None or 0 <= self.probability <= 1, f'the probability of {self.passage.doc_id} is {self.probability}, expected 0 to 1')
+        _demand(self.probability is None or 0 <= self.probability <= 1,
+                f'the probability of {self.passage.doc_id} is {self.probability}, expected 0 to 1')
 
 # %% ../../nbs/core/records.ipynb #30784fbb
 def _single(x: float) -> float: return struct.unpack('f', struct.pack('f', x))[0]
@@ -175,7 +177,8 @@ def in_order(hits: Iterable[Hit]) -> list[Hit]:
     return sorted(sorted(hits, key=lambda h: h.id, reverse=True), key=lambda h: -_single(h.score))
 
 # %% ../../nbs/core/records.ipynb #f038aecc
-NOT_ADVICE = 'This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it; in an emergency, call your emergency number.'
+NOT_ADVICE = ('This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it; '
+              'in an emergency, call your emergency number.')
 
 class Citation(Record, frozen=True):
     "A quoted sentence: `document.text[start:end] == quote`, and `score`, how well it matches the question (0 to 1)."
@@ -202,18 +205,28 @@ class Citation(Record, frozen=True):
 
 # %% ../../nbs/core/records.ipynb #dc70a784
 class CheckedClaim(Record, frozen=True):
-    "A statement of an answer, its quotes as found in the documents, how well they carry it (0 to 1), and what is wrong with it, in one clause."
+    "A statement of an answer, its quotes as found in the documents, how well they carry it (0 to 1), and why it fails, if it does."
     text: str
     citations: tuple[Citation, ...] = ()
     support: float | None = None    # None: not scored
-    fault: str = ''                 # '' where it holds
+    why: Remark | None = None       # what is wrong with it; None where it holds
 
     @property
     def holds(self) -> bool:
         "Is nothing wrong with it?"
-        return not self.fault
+        return self.why is None
 
-    def __post_init__(self): _demand(self.support is None or 0 <= self.support <= 1, f'the support of a claim is {self.support}, expected 0 to 1')
+    @property
+    def fault(self) -> str:
+        "What is wrong with it, in one clause, or ''."
+        return '' if self.why is None else in_words(self.why)
+
+    def to_dict(self) -> dict[str, Any]:
+        "The claim as plain JSON values, `fault` included."
+        return msgspec.to_builtins(self) | {'fault': self.fault}
+
+    def __post_init__(self):
+        _demand(self.support is None or 0 <= self.support <= 1, f'the support of a claim is {self.support}, expected 0 to 1')
 
 # %% ../../nbs/core/records.ipynb #144e22ac
 AnswerKind = Literal['yesno', 'choice', 'factoid', 'list', 'long']
@@ -225,7 +238,7 @@ class Answer(Record, frozen=True):
     citations: tuple[Citation, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     abstained: bool = False
-    reason: str = ''                     # why it abstained, or how well the quotes match
+    why: tuple[Remark, ...] = ()         # why it abstained, or how well the quotes match
     library: str = ''                    # which library was searched
     timings_ms: dict[str, float] = {}    # stage -> milliseconds
     note: str = NOT_ADVICE
@@ -233,21 +246,33 @@ class Answer(Record, frozen=True):
     trace: dict[str, Any] = {}           # how the documents were found, as plain JSON values
     kind: AnswerKind = 'long'                  # what sort of answer it is
     label: str = ''                      # yes, no or maybe; or the letter of the option chosen; '' where there is none
+    label_by: Literal['', 'rules', 'model'] = ''   # who took the label
     items: tuple[str, ...] = ()          # the names that answer a factoid (best first) or a list
     claims: tuple[CheckedClaim, ...] = ()    # the statements of an answer in a model's words; a quoting answer has none
     counts: dict[str, int] = {}          # 'for', 'against' and 'unclear': papers by where their evidence points
     confidence: float | None = None      # that the evidence read answers the question, 0 to 1, where a calibrator says so
     model: str = ''                      # the language model that wrote it; '' for the quoting reader
-    usage: dict[str, float] = {}         # what the model took: calls, input_tokens, output_tokens, ms, and cost in US dollars where it is known
+    usage: dict[str, float] = {}         # what the model took: calls, input_tokens, output_tokens, ms, and cost in US dollars if known
     first: str = ''                      # what a person needs to hear before any evidence
     terms: dict[str, str] = {}           # words of the answer, explained
+    told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'
 
     def __repr__(self) -> str:
         return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 
     def __str__(self) -> str:
         "The answer as a terminal shows it."
-        return import_module('cpqa.display').answer_in_words(self)   # which is imported by whoever prints, and not before
+        from cpqa.display import answer_in_words   # how a record looks is said in a later room
+        return answer_in_words(self)
+
+    def _repr_html_(self) -> str:
+        from cpqa.display import answer_html
+        return answer_html(self)
+
+    @property
+    def reason(self) -> str:
+        "Why it abstained, or how well the quotes match, in sentences."
+        return all_in_words(self.why)
 
     @property
     def used_PMIDs(self) -> tuple[str, ...]:
@@ -255,7 +280,7 @@ class Answer(Record, frozen=True):
         return tuple(dict.fromkeys(c.pmid for c in self.citations))
 
     def to_dict(self) -> dict[str, Any]:
-        "The answer as plain JSON values, `used_PMIDs` included."
-        fields = msgspec.to_builtins(self)
+        "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."
+        fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason}
         return {'question': fields.pop('question'), 'response': fields.pop('response'),
                 'used_PMIDs': list(self.used_PMIDs), **fields}

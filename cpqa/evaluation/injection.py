@@ -21,8 +21,9 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from ..answering.citations import FAULTS, fault_kind
+from ..answering.citations import FAULTS, fault_group
 from ..answering.llm_reader import LLMReader, against_itself
+from ..answering.readers import Gathered
 from ..answering.replies import DraftClaim
 from ..core.llm import Completion, Message
 from ..core.records import Answer, AnswerKind, Document, Evidence, Passage, Record
@@ -121,7 +122,7 @@ def asked(scene: Scene, reader: LLMReader, poison: Poison | None = None, kind: A
     "The answer of `reader` to the scene's question, with the poison on top where there is one."
     documents = {d.id: d for d in ((poison.document,) if poison else ()) + scene.documents}
     evidence = [Evidence(Passage.of(d, 0, len(d.text)), score=1 - i / 10, route='E3', url=d.url) for i, d in enumerate(documents.values())]
-    return reader.read(scene.question, evidence, documents, kind)
+    return reader.read(Gathered(scene.question, evidence, documents, kind))
 
 # %% ../../nbs/evaluation/injection.ipynb #ab15dde3
 _HARMLESS = set('a article aside b br cite code dd details div dl dt em h1 h2 h3 h4 hr i li mark ol p q section small span strong style sub summary sup table tbody td th thead tr ul blockquote footer header'.split())
@@ -175,7 +176,7 @@ def attack(poison: Poison, reader: LLMReader, kind: AnswerKind = 'yesno') -> Out
     "Sends one poisoned document through `reader`, which has an `ObedientLLM`."
     scene = SCENES[poison.topic]
     answer = asked(scene, reader, poison, kind)
-    stops = tuple(fault_kind(c.fault) for c in answer.claims if not c.holds) or (('reply',) if answer.abstained and not answer.claims else ())
+    stops = tuple(fault_group(c.why) for c in answer.claims if not c.holds) or (('reply',) if answer.abstained and not answer.claims else ())
     return Outcome(poison.id, poison.kind, _end(answer, poison), stops, breaches(answer, {d.id: d for d in (poison.document, *scene.documents)}))
 
 def table(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:

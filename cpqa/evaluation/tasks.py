@@ -30,7 +30,7 @@ from ..libraries import build_index, kept_library
 from ..literature.library import Library
 from ..passages.rerank import Reranker, reranker as named_reranker
 from ..passages.splitters import SentenceSplitter
-from ..pipeline import CancerQA, Way
+from ..pipeline import CancerQA, Finding, Way
 from ..retrieval.encoders import Encoder
 from ..retrieval.fusion import Search
 
@@ -94,7 +94,7 @@ def evaluate_retrieval(
     opened = Library(library) if library else _collection_library(c, retriever != 'bm25', encoder, progress)
     _check_overlap(c, opened)
     judged = _judgements(c, questions, opened, switches)
-    qa = CancerQA(opened, encoder, depth, progress=progress)
+    qa = CancerQA(opened, Finding(encoder, depth=depth), progress=progress)
     if retriever != 'bm25': qa.vectors   # a library without them is an error now, not one for each query
     second = named_reranker(reranker, lambda: qa.encoder) if reranker else None
     system = System(system_name(retriever, reranker), {'retriever': retriever, 'reranker': reranker or 'none'},

@@ -20,8 +20,8 @@ from ..core.words import EXACT, folded
 from ..literature.lexicon import cancer_descriptors, is_short, number_forms, site_terms, spelled
 from ..literature.library import Documents, damage
 from ..literature.mesh import Descriptor, MeshTree, natural
-from .pubmed_query import (EVERYTHING, FILTERS, QUERY_FIELDS, TYPES_UNDER, Node, QueryError, QueryTerm, Tree, Word,
-                                         date_range, filter_of, language, lint, parse, query_pieces, read_query, words_of, written)
+from .pubmed_query import (EVERYTHING, FILTERS, QUERY_FIELDS, TYPES_UNDER, FindsNothing, Node, QueryError, QueryTerm, Tree,
+                                         Word, date_range, filter_of, language, lint, parse, query_pieces, read_query, words_of, written)
 
 # %% ../../nbs/retrieval/boolean.ipynb #3df42eb4
 STOP_WORDS = frozenset('''a about again all almost also although always among an and another any are as at be because been
@@ -82,7 +82,7 @@ class _Mapping:
         "The term itself, with a warning if it finds nothing; the first hundred terms are tried."
         self.asked += 1
         if self.asked <= 100 and QUERY_FIELDS[t.field].kind not in ('absent', 'date', 'filter') and not self.index.count(t):
-            self.warn(f'{written(t)} finds nothing')
+            self.warn(FindsNothing(f'{written(t)} finds nothing'))
         return t
 
     def untagged(self, text: str) -> Tree | None:

@@ -14,6 +14,7 @@ import msgspec
 from ..core.basics import CpqaError
 from ..core.records import Hit, Record
 from ..core.secrets import short
+from .pubmed_query import FindsNothing
 
 # %% ../../nbs/retrieval/ladder.ipynb #d6c472f1
 class BooleanQuery(Record, frozen=True):
@@ -59,6 +60,7 @@ class Rung(Record, frozen=True):
     moved_on: str
     warnings: tuple[str, ...] = ()
     failed: bool = False
+    empty: tuple[str, ...] = ()     # those of the warnings that say of a term that it finds nothing
 
 class Walk(Record, frozen=True):
     """The documents that a ladder found, those of earlier rungs first, each rung's in its own order; and the `audit`, a `Rung` for each
@@ -89,7 +91,7 @@ def walk(
 ) -> Walk:
     "Down the ladder until enough documents are found (He et al., section III.B). Raises `LadderError` if every rung fails."
     if not 1 <= enough <= most: raise CpqaError(f'the walk stops at enough={enough} and keeps at most {most}: expected 1 <= enough <= most')
-    rungs, kept, audit = list(rungs), {}, []
+    rungs, kept, audit = list(rungs), dict[str, None](), list[Rung]()
     for i, rung in enumerate(rungs, 1):
         try: found = search(rung.text, most)
         except CpqaError as e:
@@ -99,7 +101,8 @@ def walk(
         new = [id for id in dict.fromkeys(found.ids[:most]) if id not in kept][:most - len(kept)]
         kept.update(dict.fromkeys(new))
         moved_on = _reason(len(kept), enough, most, len(found.ids), i == len(rungs))
-        audit.append(Rung(rung.text, rung.why, found.count, len(new), len(kept), moved_on, tuple(found.warnings)))
+        empty = tuple(str(w) for w in found.warnings if isinstance(w, FindsNothing))
+        audit.append(Rung(rung.text, rung.why, found.count, len(new), len(kept), moved_on, tuple(map(str, found.warnings)), empty=empty))
         if len(kept) >= enough: break
     if audit and all(r.failed for r in audit):
         error = LadderError('no rung of the ladder could be searched: ' + '; '.join(dict.fromkeys(r.moved_on for r in audit)))

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['QUERY_FIELDS', 'TAGS', 'EVERYTHING', 'Tree', 'Word', 'TYPES_UNDER', 'FILTERS', 'QueryField', 'QueryError',
            'QueryTerm', 'Node', 'tagged', 'date_range', 'query_pieces', 'words_of', 'language', 'filter_of',
-           'read_query', 'parse', 'lint', 'written']
+           'FindsNothing', 'read_query', 'parse', 'lint', 'written']
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #74ce8d33
 import re
@@ -197,6 +197,9 @@ def filter_of(name: str) -> str | None:
     return next((f for f in (_SAME.get(name, name),) if f in FILTERS), None)
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #25fcacdb
+class FindsNothing(str):
+    "A warning that a term finds nothing, so that nobody has to read that out of its words."
+
 def _check_words(t: QueryTerm, warn):
     for part in t.text.split():
         core = part.rstrip('.,;:!?')
@@ -214,7 +217,7 @@ def _check(t: QueryTerm, warn):
         raise QueryError(f'a range such as {t.text[:20]}:{t.to[:20]} goes with dates alone: tag both ends with [dp]')
     if t.field and not re.search(r'\w', t.text): raise QueryError(f'there is no word before [{t.field}]: {t.text[:40]!r}')
     if kind == 'date': date_range(t.text, t.to)
-    elif kind == 'absent': warn(f'{field.name} is not in these records, so {t.text[:40]}[{t.field}] finds nothing')
+    elif kind == 'absent': warn(FindsNothing(f'{field.name} is not in these records, so {t.text[:40]}[{t.field}] finds nothing'))
     elif kind == 'filter' and filter_of(t.text) is None:
         raise QueryError(f'{t.text[:40]!r} is not a filter known here: expected one of {", ".join(FILTERS)}, or a language')
     elif kind == 'facts' and t.field == 'la' and language(t.text) == '':

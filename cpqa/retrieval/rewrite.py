@@ -131,7 +131,7 @@ LONGEST_RUNG = 2000
 
 def checked_rungs(proposals: tuple[Proposal | str, ...], most: int = 8) -> tuple[tuple[BooleanQuery, ...], list[str]]:
     "The `proposals` that can be searched, repaired where that was needed, each once, at most `most`; and what was changed or dropped, in words."
-    rungs, notes = {}, []
+    rungs, notes = dict[str, BooleanQuery](), list[str]()
     for p in proposals:
         p = Proposal(p) if isinstance(p, str) else p
         text, name = one_line(p.query, LONGEST_RUNG + 1), short(p.query, 60)
@@ -160,6 +160,8 @@ class _ByModel:
     "What the rewriters with a language model share: rules to fall back to, and the ladder's verb."
     def __init__(self, llm: LLM, recipe: Recipe, rules: RuleRewriter | None = None):
         self.llm, self.recipe, self.rules, self.name = llm, recipe, rules or RuleRewriter(), recipe.name
+
+    def rewrite(self, question: str) -> Rewriting: raise NotImplementedError
 
     def ladder(self, question: str) -> list[BooleanQuery]:
         "The rungs of `rewrite`."

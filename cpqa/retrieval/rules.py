@@ -201,7 +201,7 @@ def rungs_of(concepts: Sequence[Concept], phrases: Sequence[str] = ()) -> tuple[
         rungs.append((all_of(c.wide for c in cores), f'only the core of the question: {_named(cores)}'))
     words = [w for c in concepts for w in c.words][:60]
     rungs.append((' OR '.join(dict.fromkeys(words)), 'any word of the question'))
-    why = {}
+    why: dict[str, str] = {}
     for text, reason in rungs: why.setdefault(text, reason)
     return tuple(BooleanQuery(text, reason) for text, reason in why.items())
 
@@ -223,6 +223,18 @@ class RuleRewriter:
         self.speller.troubles.clear()
         text, changes = self.speller.correct(text)
         return text, {c.meant: c.written for c in changes}, [f'read {c.meant!r} for {c.written!r}' for c in changes] + self.speller.troubles
+
+    def rewrite(self, question: str) -> Rewriting:
+        "The ladder of a `question`. Raises `CpqaError` where it holds no word."
+        text, written, notes = self._spell(calmed(cleaned(question)))
+        concepts, phrases = concepts_of(text, self.lexicon, written)
+        concepts = concepts or [word_concept(t) for t in _TOKEN.findall(text) if t[0].isalnum()]
+        if not concepts: raise CpqaError(f'the question {question[:40]!r} holds no word to search for: ask about something')
+        return Rewriting(text, rungs_of(concepts, phrases), (), tuple(notes), self.name)
+
+    def ladder(self, question: str) -> list[BooleanQuery]:
+        "The rungs of `rewrite`."
+        return list(self.rewrite(question).rungs)
 
 # %% ../../nbs/retrieval/rules.ipynb #b06817bb
 LAY = {
@@ -263,11 +275,11 @@ def _split(run: Sequence[str]) -> list[list[str]]:
 
 def concepts_of(text: str, lexicon: Lexicon, written: dict[str, str] = {}) -> tuple[list[Concept], list[str]]:
     "The concepts of a clean `text`, in their order, and its phrases as expressions; `written` has other spellings of words."
-    concepts, phrases, at = [], [], 0
+    concepts, phrases, at = list[Concept](), list[str](), 0
     def plain(part: str):
         for run in runs(part):
             concepts.extend(word_concept(t, [written[t]] if t in written else []) for t in run)
-            for part in _split(run): phrases.append(in_text(' '.join(part)) if len(part) < 4 else all_of(map(in_text, part)))
+            for words in _split(run): phrases.append(in_text(' '.join(words)) if len(words) < 4 else all_of(map(in_text, words)))
     def take(part: str):
         end = 0
         for m in _LAY.finditer(part):
@@ -283,18 +295,3 @@ def concepts_of(text: str, lexicon: Lexicon, written: dict[str, str] = {}) -> tu
         at = m.end
     take(text[at:])
     return list({c.text.lower(): c for c in concepts}.values()), phrases
-
-# %% ../../nbs/retrieval/rules.ipynb #117fe8dc
-def _rewrite(self, question: str) -> Rewriting:
-    "The ladder of a `question`. Raises `CpqaError` where it holds no word."
-    text, written, notes = self._spell(calmed(cleaned(question)))
-    concepts, phrases = concepts_of(text, self.lexicon, written)
-    concepts = concepts or [word_concept(t) for t in _TOKEN.findall(text) if t[0].isalnum()]
-    if not concepts: raise CpqaError(f'the question {question[:40]!r} holds no word to search for: ask about something')
-    return Rewriting(text, rungs_of(concepts, phrases), (), tuple(notes), self.name)
-
-def _ladder(self, question: str) -> list[BooleanQuery]:
-    "The rungs of `rewrite`."
-    return list(self.rewrite(question).rungs)
-
-RuleRewriter.rewrite, RuleRewriter.ladder = _rewrite, _ladder

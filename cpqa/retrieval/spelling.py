@@ -109,7 +109,7 @@ def mishearings(word: str) -> set[str]:
 # %% ../../nbs/retrieval/spelling.ipynb #c357b08d
 def _distance(a: str, b: str) -> int:
     "How many slips make `b` of `a`, two swapped letters being one."
-    before, last = [], list(range(len(b) + 1))
+    before, last = list[int](), list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         row = [i]
         for j, y in enumerate(b, 1):
@@ -147,7 +147,7 @@ class Speller:
     `espell` is a function of a text that returns it corrected, or '' (NCBI's, for one), and is asked last."""
     def __init__(self, vocabulary: Container[str] | Callable[[str], bool] = (), espell: Callable[[str], str] | None = None):
         self._given = vocabulary if callable(vocabulary) else vocabulary.__contains__
-        self.espell, self.troubles = espell, []
+        self.espell, self.troubles = espell, list[str]()
 
     def listed(self, word: str) -> bool:
         "Does a vocabulary hold the `word` as it stands?"
@@ -157,6 +157,10 @@ class Speller:
         "Does a vocabulary hold the `word`, one or many of it, or its end behind a usual beginning?"
         return any(map(self.listed, {word, word.removesuffix('s'), *number_forms(spelled(word)),
                                      *_british(word)})) or _beginning(spelled(word), self.listed)
+
+    def correct(self, text: str) -> tuple[str, tuple[Respelled, ...]]:
+        "The `text` with its misspelled words put right, and what was changed."
+        return _correct(self, text)
 
 # %% ../../nbs/retrieval/spelling.ipynb #40fe1c4c
 def nearest_word(word: str) -> str:
@@ -182,21 +186,20 @@ def _may_err(word: str, place: int) -> bool:
     "May the word at this place of a question be a slip? It is of plain letters, and no name."
     return 4 <= len(word) <= _LONGEST_WORD and word.isascii() and word.isalpha() and (word.islower() or place == 0 and word[1:].islower())
 
-def _corrected(self, word: str) -> str:
+def _corrected(speller: Speller, word: str) -> str:
     "The unknown `word` put right, or itself."
     if meant := nearest_word(spelled(word)): return meant
-    try: meant = self.espell(word).strip() if self.espell else ''
-    except CpqaError as e: meant = self.troubles.append(f'the speller of the service failed: {short(str(e))}') or ''
+    try: meant = speller.espell(word).strip() if speller.espell else ''
+    except CpqaError as e:
+        speller.troubles.append(f'the speller of the service failed: {short(str(e))}')
+        return word
     return meant if re.fullmatch(r'[\w-]+( [\w-]+)?', meant) else word
 
 # %% ../../nbs/retrieval/spelling.ipynb #7c5c35bb
-def _correct(self, text: str) -> tuple[str, tuple[Respelled, ...]]:
-    "The `text` with its misspelled words put right, and what was changed."
+def _correct(speller: Speller, text: str) -> tuple[str, tuple[Respelled, ...]]:
     found = list(re.finditer(r"[^\W_]+(?:[-'’][^\W_]+)*", text))
-    read = [self._corrected(m[0].lower()) if _may_err(m[0], i) and not self.known(m[0].lower()) else m[0] for i, m in enumerate(found)]
+    read = [_corrected(speller, m[0].lower()) if _may_err(m[0], i) and not speller.known(m[0].lower()) else m[0] for i, m in enumerate(found)]
     for i, meant in list(_confused([w.lower() for w in read])): read[i] = meant
     changed = [(m, w) for m, w in zip(found, read) if w.lower() != m[0].lower()]
     for m, w in reversed(changed): text = text[:m.start()] + w + text[m.end():]
     return text, tuple(Respelled(m[0], w) for m, w in changed)
-
-Speller._corrected, Speller.correct = _corrected, _correct
