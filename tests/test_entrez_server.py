@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
+from threading import Thread
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -28,7 +29,7 @@ from cpqa.literature.pubmed import read_pubmed
 from cpqa.retrieval import entrez_local
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.entrez_local import VERBS, LocalEntrez, respond, safe_parser
-from cpqa.retrieval.entrez_server import LARGEST, EntrezServer
+from cpqa.retrieval.entrez_server import LARGEST, EntrezServer, serve
 
 
 @pytest.fixture(scope='module')
@@ -448,6 +449,32 @@ def test_serve_says_how_to_use_it_and_ends_by_ctrl_c(library):
     run.send_signal(signal.SIGINT)
     out, err = run.communicate(timeout=20)
     assert (run.returncode, out, err) == (0, 'stopped\n', '') and f'CPQA_ENTREZ_URL={url}' in line and '8 articles' in line
+
+
+@pytest.mark.skipif(os.name != 'posix', reason='sends SIGINT')
+def test_ctrl_c_right_after_the_first_reply_is_a_clean_end(library):
+    "Wherever the serving thread is at that moment, starting, speaking or waiting: another thread asks and presses Ctrl-C, many times over."
+    for i in range(30):
+        said, pressed = [], []
+
+        def press(url):
+            assert urlopen(f'{url}einfo.fcgi?retmode=json').read()
+            os.kill(os.getpid(), signal.SIGINT)
+            pressed.append(True)
+
+        def say(line):
+            said.append(line)
+            if len(said) > 1: return
+            asking.append(one := Thread(target=press, args=(line.split()[0],)))
+            one.start()
+            if i % 3 == 0: one.join()      # the key is pressed while the first line is being said
+
+        asking = []
+        serve(library.folder, say=say)
+        asking[0].join()
+        assert pressed and len(said) == 2 and said[1] == 'stopped', (i, said)
+        with pytest.raises(OSError): urlopen(said[0].split()[0], timeout=1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_it_listens_on_this_machine_only(server): assert server._http.server_address[0] == '127.0.0.1'
