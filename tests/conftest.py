@@ -1,5 +1,6 @@
 """What all tests share: a cache of their own, a closed network, the real data where it is at hand, and copies of the tree."""
 import os
+import random
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from durations import Durations
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,9 +22,34 @@ os.environ['CPQA_CACHE'] = str(ROOT/'.cache'/'cpqa')
 # One thread for tiny networks, here and in the processes that tests start: several wait for each other by spinning, and the tests fill the cores.
 os.environ.setdefault('OMP_NUM_THREADS', '1')
 
+# CPQA_NIGHTLY=1 python -m pytest: all real articles and questions, and ten times the examples.
+NIGHTLY = os.environ.get('CPQA_NIGHTLY', '') not in ('', '0')
+
 # A slow machine is no bug; everything else is as Hypothesis sets it (in CI it draws the same examples each time).
-settings.register_profile('cpqa', settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile('cpqa', settings(), deadline=None, max_examples=200 if NIGHTLY else 20, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile('cpqa')
+
+
+def examples(nightly: int, daily: int = 20) -> settings:
+    "How many examples a property is tried on, at night and otherwise, where the 200 and 20 of the profile do not fit."
+    return settings(max_examples=nightly if NIGHTLY else min(daily, nightly))
+
+
+def sample(rows, n: int, seed: int = 0) -> list:
+    "All rows at night, otherwise the same `n` of them each time, in their order."
+    rows = list(rows)
+    kept = range(len(rows)) if NIGHTLY or n >= len(rows) else sorted(random.Random(seed).sample(range(len(rows)), n))
+    return [rows[i] for i in kept]
+
+
+def pytest_addoption(parser):
+    parser.addoption('--write-durations', action='store_true', help='write what each test file took to tests/durations.json')
+    parser.addoption('--check-durations', action='store_true', help='fail where a test file takes far longer than tests/durations.json says')
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Durations(config))
+    if NIGHTLY and config.option.markexpr == 'not release and not nightly': config.option.markexpr = 'not release'
 
 
 # A shell that starts tests in the background has them, and the processes they start, ignore Ctrl-C, which some of them test.
