@@ -6,7 +6,8 @@ import unicodedata
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -230,7 +231,7 @@ def date_key(d: Document) -> tuple:
     return int(d.date.replace('-', '').ljust(8, '0')) if d.date else 0, int(digits[0]) if digits else 0, d.id
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(libraries, st.lists(queries, min_size=8, max_size=14))
 def test_as_a_naive_evaluator(tmp_path_factory, records, asked):
     made = index(records, tmp_path_factory.mktemp('naive'))
@@ -260,14 +261,14 @@ def crowded(tmp_path_factory):
     return index(records, tmp_path_factory.mktemp('crowd')), records
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.tuples(word_terms(), near_terms(), mesh_terms(), fact_terms(), author_terms(), date_terms(), queries))
 def test_each_kind_of_term_as_a_naive_evaluator(crowded, asked):
     made, records = crowded
     for query, has in asked: assert set(made.search(query, k=200).ids) == {d.id for d in records if has(d)}, query
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(libraries, st.lists(loose_words(), min_size=6, max_size=9))
 def test_words_without_tags_as_a_naive_evaluator(tmp_path_factory, records, asked):
     made = index(records, tmp_path_factory.mktemp('loose'))
@@ -354,7 +355,7 @@ def test_deep_and_long_queries_end_in_an_answer_or_a_query_error(name, large):
     assert len(answers) == 2 and answers[0] == answers[1]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(['AND', 'OR', 'NOT', '(', ')', '"', '[ti]', '[dp]', '[mh]', '[au]', '[sb]', '[tiab:~2]', 'tea', 'feed*', '2005', ':', '2007',
                                                                  'ears', '/', '*', '[', ']', '\\', '.*', '\0', 'é', '٣', 'ﬁ', '😀']), max_size=12).map(' '.join)))
 def test_any_text_is_answered_or_refused(large, query):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.retrieval.cached_encoder import CachedEncoder
@@ -39,7 +39,7 @@ def rows(path: Path) -> int:
     with closing(sqlite3.connect(path)) as db: return db.execute('SELECT count(*) FROM vectors').fetchone()[0]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(calls=st.lists(st.tuples(st.sampled_from(['query', 'document']), st.lists(st.text(max_size=6), max_size=6)), max_size=6), most=st.integers(1, 8))
 def test_never_another_vector(calls, most, tmp_path_factory):
     path = tmp_path_factory.mktemp('any')/'v.sqlite'

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.evaluation.statistics import wilson
@@ -60,7 +60,7 @@ def test_logistic_agrees_with_scikit_learn():
     assert (ours.slope, ours.intercept) == pytest.approx((theirs.coef_[0, 0], theirs.intercept_[0]), rel=1e-4)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 10_000), st.integers(20, 200), st.booleans())
 def test_isotonic_agrees_with_scikit_learn(seed, n, coarse):
     isotonic = pytest.importorskip('sklearn.isotonic')
@@ -91,7 +91,7 @@ def judged(min_size: int = 2):
     return st.lists(st.tuples(numbers, st.booleans()), min_size=min_size, max_size=60).filter(lambda x: len({y for _, y in x}) == 2)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(judged(), st.lists(st.floats(allow_nan=False, width=32), max_size=40), st.sampled_from(METHODS))
 def test_an_order_is_never_turned_round(data, scores, method):
     x, y = zip(*data)
@@ -103,7 +103,7 @@ def test_an_order_is_never_turned_round(data, scores, method):
     assert Calibrator.from_json(c.to_json()) == c
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=50, unique=True))
 def test_different_scores_have_different_probabilities(scores):
     scores = sorted({round(s, 2) for s in scores})
@@ -143,7 +143,7 @@ def test_scores_are_no_probabilities(measure):
 
 # ---- bins
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.tuples(st.floats(0, 1) | st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.booleans()), min_size=2, max_size=80).filter(lambda x: len({y for _, y in x}) == 2),
        st.integers(1, 12), st.sampled_from(['count', 'width']))
 def test_bins_hold_every_passage_once(data, bins, by):

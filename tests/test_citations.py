@@ -7,9 +7,9 @@ import string
 from itertools import islice
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, examples
 from helpers import escapes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.answering.citations import FAULTS, WITHHELD, check_draft, commands, fault, fault_kind, unsafe
@@ -95,7 +95,7 @@ def test_a_sentence_of_another_abstract_is_not_found(quotes):
 
 # ---- quotes, on invented texts
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.text(max_size=200), st.text(max_size=80))
 def test_any_text_can_be_looked_up(text, quote):
     document = Document('x', text=text)

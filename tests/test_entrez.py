@@ -14,8 +14,9 @@ from subprocess import PIPE, Popen
 from urllib.parse import parse_qs, quote
 
 import pytest
+from conftest import examples
 from helpers import environment
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -122,7 +123,7 @@ def shared():
     with serving(library) as server: yield server
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(faults=st.lists(st.sampled_from(sorted(PASSING)), max_size=4))
 def test_any_faults_then_a_good_answer_give_the_good_answer(shared, faults):
     shared.script, before = [PASSING[f] for f in faults], len(shared.asked)
@@ -325,7 +326,7 @@ def test_records_without_abstract_and_retracted_ones_come_as_they_are(shared):
     assert plain.text == '' and not plain.retracted and retracted.retracted
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(bad=st.sets(st.integers(1, 60), max_size=3))
 def test_a_record_that_breaks_the_server_takes_no_neighbour_with_it(bad):
     def answer(verb, fields):
@@ -409,7 +410,7 @@ class Dated:
         return found(*(i for _, i in hits[:int(fields['retmax'][0])]), count=len(hits))
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(days=st.lists(st.integers(0, 900).map(lambda n: date(2018, 11, 1) + timedelta(days=n)), max_size=120), more=st.integers(0, 25))
 def test_slices_lose_and_double_nothing(days, more):
     "With ten hits for a query at most, and `more` of them on one day."

@@ -21,9 +21,10 @@ from types import SimpleNamespace
 from urllib.parse import unquote_plus
 
 import pytest
+from conftest import examples
 from entrez_toys import ARTICLES, BOSSY, JATS, toy, toy_library
 from helpers import CPQA, complaint, cpqa, environment, escapes, untroubled
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -759,7 +760,7 @@ def dual(terms: list[str], dense: list[str], shelf: dict, **options) -> Retrieva
 
 
 @given(rankings, rankings, shelves, st.integers(1, 13), limits, limits, st.sampled_from(['none', 'reviews', 'all']), st.integers(0, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_what_a_retrieval_promises(terms, dense, shelf, keep, since, until, full_text, full_texts):
     if since and until and span(since)[0] > span(until)[1]:
         with pytest.raises(CpqaError, match='later'): dual(terms, dense, shelf, since=since, until=until)

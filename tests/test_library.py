@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT
 from filelock import FileLock
 from helpers import environment, generated, held, hidden, write_beir
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.records import Document, in_order

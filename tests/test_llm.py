@@ -3,7 +3,8 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.basics import CpqaError
@@ -21,7 +22,7 @@ class Echo:
         return Completion(f'{messages[-1].content}!', 'echo', len(messages), max_tokens)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(messages, st.integers(1, 5000), st.floats(0, 2))
 def test_what_was_recorded_is_said_again(tmp_path_factory, said, max_tokens, temperature):
     tape = tmp_path_factory.mktemp('tape')/'t.jsonl'
@@ -29,7 +30,7 @@ def test_what_was_recorded_is_said_again(tmp_path_factory, said, max_tokens, tem
     assert Replayed(tape).complete(said, max_tokens=max_tokens, temperature=temperature) == first
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(messages, messages, st.integers(1, 9), st.integers(1, 9))
 def test_two_requests_have_one_name_only_if_they_are_one(a, b, m, n):
     assert (request_key(a, m) == request_key(b, n)) == ((a, m) == (b, n))
@@ -141,7 +142,7 @@ def test_the_names_of_requests_are_those_of_old_recordings():
     assert request_key([Message('user', 'q')], schema=None) == request_key([Message('user', 'q')]) != request_key([Message('user', 'q')], schema={})
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(*[st.none() | st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3) | st.none(), max_size=3)] * 2)
 def test_two_schemas_have_one_name_only_if_they_are_one(a, b):
     same = (a is None) == (b is None) and json.dumps(a) == json.dumps(b)

@@ -3,7 +3,8 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -197,7 +198,7 @@ def test_every_kind_and_every_prompt():
             for c in answer.citations: assert SHELF[c.pmid].text[c.start:c.end] == c.quote
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(st.fixed_dictionaries({'text': st.sampled_from([SOUND['text'], PLANTED]) | st.text(max_size=40), 'pmid': st.sampled_from([101, '202', '999', None]),
                                        'quote': st.sampled_from([SOUND['quote'], 'Sleep was not measured.', '']) | st.text(max_size=40)}), max_size=4),
        st.sampled_from(['yes', 'no', 'none', 'perhaps', '']), st.booleans())

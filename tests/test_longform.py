@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip('sacrebleu')
@@ -52,7 +53,7 @@ def test_any_two_texts(a, b):
 
 
 @given(st.dictionaries(st.integers(0, 5), st.one_of(st.none(), SOME)), st.lists(SOME.filter(str.strip), min_size=1, max_size=3))
-@settings(max_examples=40)
+@examples(40)
 def test_any_set_of_questions(predictions, references):
     "Every question counts, missing ones as zero, and the safe mean is never above the other."
     both = {several: longform_scores(predictions, dict.fromkeys(range(6), references), BUILT, several) for several in ('best', 'mean')}

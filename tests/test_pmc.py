@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -238,7 +238,7 @@ def section(draw, depth=0):
     return s
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(section(), max_size=3))
 def test_random_articles_keep_offsets_and_words(sections):
     root = etree.fromstring(article())
@@ -253,7 +253,7 @@ def test_random_articles_keep_offsets_and_words(sections):
     assert sentences(d) == sorted(sentences(d))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.sampled_from(('', 'A', 'A > B', 'C')), WORDS), max_size=8))
 def test_any_parts_can_be_assembled(parts):
     parts = [(label, tidy(line)) for label, line in parts if tidy(line)]

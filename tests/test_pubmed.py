@@ -12,8 +12,8 @@ import warnings
 
 import pytest
 from Bio import Entrez
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -212,7 +212,7 @@ MATH_TAGS = ['mi', 'mn', 'mo', 'mrow', 'msup', 'msub', 'msubsup', 'mfrac', 'mroo
              'mprescripts', 'none', 'semantics', 'mtable', 'mtr', 'mfenced', 'mspace', 'mphantom', 'odd']
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.recursive(st.tuples(st.sampled_from(MATH_TAGS), st.text('x1+ ', max_size=3)),
                     lambda kids: st.tuples(st.sampled_from(MATH_TAGS), st.lists(kids, max_size=4)), max_leaves=15))
 def test_no_formula_stops_the_reading(tree):

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from test_pubmed import DOCTYPE, article_set
@@ -52,7 +52,7 @@ def test_real_records_are_read_alike_and_fast(data_dir):
     assert [d or tree(*p) for d, p in zip(quickly, found)] == [tree(*p) for p in found]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(written(), st.booleans())
 def test_written_records_are_read_alike(document, indented):
     e = pubmed_xml(document)

@@ -5,7 +5,8 @@ import string
 import time
 
 import pytest
-from hypothesis import assume, given, settings
+from conftest import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cpqa.core.basics import CpqaError
@@ -49,7 +50,7 @@ def test_every_rung_can_be_searched(question):
     for q in r.rungs: lint(q.text); assert len(q.text) < 8000
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.text(max_size=120) | st.lists(st.sampled_from(['AND', 'or', 'NOT', '"', '(', ')', '[mh]', '*', 'cancer', 'lung', 'p53', "'s", '-', 'x', ':', '2', 'É', 'the']), max_size=12).map(' '.join))
 def test_no_text_breaks_the_rules(question):
     try: r = RULES.rewrite(question)
@@ -158,7 +159,7 @@ def test_a_library_vouches_for_its_words():
     assert not Speller(lambda w: w == 'canser').correct('does canser matter')[1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.text(alphabet=string.ascii_lowercase, min_size=5, max_size=12), st.data())
 def test_slips_are_mutual(word, data):
     other = data.draw(st.sampled_from(sorted(slips(word))))
@@ -167,7 +168,7 @@ def test_slips_are_mutual(word, data):
 
 # ---- the walk
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.none() | st.lists(st.integers(0, 30), max_size=25), min_size=1, max_size=6), st.integers(1, 20), st.integers(0, 20))
 def test_the_walk_against_a_plain_reading(rungs, enough, more):
     most = enough + more
@@ -274,7 +275,7 @@ def test_too_many_rungs_are_cut_and_counted():
     assert len(r.rungs) == 8 and any('the last 43 of 50 rungs were cut' in n for n in r.notes)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(max_size=200) | st.lists(st.sampled_from(['(', ')', '"', '[tiab]', '[xx]', 'AND', 'OR', 'NOT', 'cancer', '[mh]', '{', '}', '“']), max_size=14).map(' '.join))
 def test_whatever_is_repaired_can_be_read_or_is_refused(text):
     once = repaired(text)
@@ -283,7 +284,7 @@ def test_whatever_is_repaired_can_be_read_or_is_refused(text):
     except CpqaError: pass
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.text(max_size=300))
 def test_a_model_can_write_what_it_likes(text):
     r = LLMRewriter(Scripted(text), rules=RULES).rewrite(QUESTION)

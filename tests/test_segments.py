@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.records import Document, Passage, Section
@@ -224,7 +224,7 @@ RANDOM = ['sentences:5:2', 'fixed:7:3', 'tokens:9:4', 'window:1', 'texttiling:9:
 BOUNDS |= {'sentences:5:2': (5, 2, words), 'window:1': (0, 0, words), 'texttiling:9:3': (9, 3, words), 'seos:9:3': (9, 3, words)}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(document=documents())
 @pytest.mark.parametrize('name', RANDOM)
 def test_any_text(name, document): check(name, document)

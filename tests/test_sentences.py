@@ -6,8 +6,8 @@ import sys
 from collections import Counter
 
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.records import Document, Section
@@ -77,7 +77,7 @@ def test_a_megabyte_without_a_stop():
     assert cut('x' * 1_000_000 + '. The rest fell.')[1] == 'The rest fell.'
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(st.one_of(st.sampled_from([*UNITS, 'The ', 'p53 ', '12 ', 'METHODS: ', '\n', 'gain', '.']), st.text(max_size=8)), max_size=25).map(''.join))
 def test_any_text(text): sound(text)
 
