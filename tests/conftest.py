@@ -1,11 +1,12 @@
 """What all tests share: a cache of their own, a closed network, the real data where it is at hand, and copies of the tree."""
+import functools
+import inspect
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -40,6 +41,35 @@ def sample(rows, n: int, seed: int = 0) -> list:
     rows = list(rows)
     kept = range(len(rows)) if NIGHTLY or n >= len(rows) else sorted(random.Random(seed).sample(range(len(rows)), n))
     return [rows[i] for i in kept]
+
+
+def cases(names: str, rows):
+    """Like `pytest.mark.parametrize`, as one test: every row is tried, and all that fail are told together with what they hold.
+    A row has a `tmp_path` and a `monkeypatch` of its own; other fixtures are shared."""
+    names, rows = [name.strip() for name in names.split(',')], list(rows)
+
+    def decorate(test):
+        @functools.wraps(test)
+        def every_row(**fixtures):
+            wrong = {}
+            for i, values in enumerate(rows):
+                row = dict(zip(names, values if len(names) > 1 else (values,), strict=True))
+                with pytest.MonkeyPatch.context() as patch:
+                    own = {'monkeypatch': patch} if 'monkeypatch' in fixtures else {}
+                    if 'tmp_path' in fixtures:
+                        own['tmp_path'] = fixtures['tmp_path']/f'{names[0]} {i}'
+                        own['tmp_path'].mkdir()
+                    try: test(**row, **fixtures | own)
+                    except (Exception, pytest.fail.Exception) as e: wrong[i] = e
+            if wrong:
+                told = [f'{names} = {rows[i]!r:.300}\n{type(e).__name__}: {e}' for i, e in wrong.items()]
+                raise AssertionError(f'{len(wrong)} of {len(rows)} cases fail\n\n' + '\n\n'.join(told[:10])) from next(iter(wrong.values()))
+
+        parameters = inspect.signature(test).parameters
+        assert rows and set(names) <= set(parameters), f'{test.__name__} has no rows, or no parameter for one of {names}'
+        every_row.__signature__ = inspect.Signature([p for name, p in parameters.items() if name not in names])
+        return every_row
+    return decorate
 
 
 def pytest_addoption(parser):

@@ -8,6 +8,7 @@ import re
 import subprocess
 
 import pytest
+from conftest import cases
 from helpers import CPQA, complaint, cpqa, environment, escapes, good, inside
 
 from cpqa.core.llm_server import LLMServer
@@ -117,13 +118,13 @@ def test_a_local_model(tmp_path):
     assert answer['abstained'] and 'JSON' in answer['reason'] and answer['evidence'] and answer['usage']['calls'] == 2 and answer['usage']['cost'] == 0
 
 
-@pytest.mark.parametrize('fault,reason', [('401', 'key'), ('gone', 'model'), ('quota', 'spent'), ('notjson=9', 'JSON'), ('half=9', 'JSON'), ('empty=9', 'no text'), ('refusal', 'refuses')])
+@cases('fault,reason', [('401', 'key'), ('gone', 'model'), ('quota', 'spent'), ('notjson=9', 'JSON'), ('half=9', 'JSON'), ('empty=9', 'no text'), ('refusal', 'refuses')])
 def test_what_goes_wrong_is_an_abstention_with_the_evidence(fault, reason):
     with LLMServer(copying, misbehave=fault if '=' in fault else f'{fault}=9') as server: answer = asked('--llm', f'openai:toy@{server.url}/v1')
     assert answer['abstained'] and answer['evidence'] and not answer['citations'] and reason.lower() in answer['reason'].lower()
 
 
-@pytest.mark.parametrize('argv,said', [
+@cases('argv,said', [
     (['--llm', 'magic'], 'no language model'), (['--llm', 'openai:'], 'no language model'), (['--strict'], 'give --llm too'), (['--option', 'a'], 'give --llm too'),
     (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'], '2 to 26 options'), (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--record', 'a', '--replay', 'b'], 'give one of them'),
     (['--llm', 'none', '--max-cost', '1'], 'give --llm too'), (['--llm', 'anthropic:claude-x'], 'ANTHROPIC_API_KEY')])

@@ -6,7 +6,7 @@ import unicodedata
 from datetime import date
 
 import pytest
-from conftest import examples
+from conftest import cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
@@ -303,8 +303,8 @@ def test_truncation_to_thousands_of_words_is_exact(large, monkeypatch):
         assert large.search('"feed99 feedback*"[ab]').ids == ('1',)
 
 
-@pytest.mark.parametrize('page', [1, 3, 100, 5000])
-@pytest.mark.parametrize('query', ['tea', 'breast', 'ears[mh]', 'ears[mh] OR feed99', 'all[sb]', '2005[dp]', 'feed00007 OR ears[mh] OR 1[uid]'])
+@cases('page', [1, 3, 100, 5000])
+@cases('query', ['tea', 'breast', 'ears[mh]', 'ears[mh] OR feed99', 'all[sb]', '2005[dp]', 'feed00007 OR ears[mh] OR 1[uid]'])
 def test_ties_are_broken_as_everywhere_whatever_the_page(large, query, page, monkeypatch):
     whole = large.search(query, k=4000)
     assert list(whole.hits) == in_order(whole.hits) and len(whole.hits) == whole.count
@@ -343,7 +343,7 @@ def test_the_usual_name_of_a_cancer_is_its_heading(tmp_path):
         assert f'"{name}"[MeSH Terms]' in made.search(typed).translation
 
 
-@pytest.mark.parametrize('name', DEEP)
+@cases('name', DEEP)
 def test_deep_and_long_queries_end_in_an_answer_or_a_query_error(name, large):
     def ask():
         try: answers.append(large.search(DEEP[name]).count)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT, cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +109,7 @@ def test_a_writer_that_holds_the_file(tmp_path):
     assert rows(path) == 1 and not path.with_name('v.sqlite.damaged').exists()   # busy is not damaged
 
 
-@pytest.mark.parametrize('harm', ['empty', 'cut', 'head', 'noise', 'row', 'folder', 'another database', 'text'])
+@cases('harm', ['empty', 'cut', 'head', 'noise', 'row', 'folder', 'another database', 'text'])
 def test_damage_is_never_an_error(harm, tmp_path):
     path, texts = tmp_path/'v.sqlite', [f'text {i}' for i in range(300)]
     CachedEncoder(Noting(), path).encode(texts)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT, cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,15 +116,15 @@ def test_a_few_passages_give_no_certainty():
         assert 0 < p.min() and p.max() < 1
 
 
-@pytest.mark.parametrize('scores', [[1, math.nan], [math.nan], np.array([1, 2, math.nan], dtype=np.float32)])
-@pytest.mark.parametrize('method', METHODS)
+@cases('scores', [[1, math.nan], [math.nan], np.array([1, 2, math.nan], dtype=np.float32)])
+@cases('method', METHODS)
 def test_a_score_that_is_not_a_number_is_an_error(scores, method):
     c = fit_calibrator([1, 2, 3], [0, 1, 1], method)
     with pytest.raises(CalibrationError, match=f'place {len(scores) - 1} is not a number'): c.probability(scores)
     with pytest.raises(CalibrationError): fit_calibrator(scores, [1] * len(scores), method)
 
 
-@pytest.mark.parametrize('x, y, why', [([], [], '0 of 0'), ([1, 2], [0, 0], '0 of 2'), ([1, 2], [0, 2], 'neither 0 nor 1'), ([1, math.inf], [0, 1], 'infinite'),
+@cases('x, y, why', [([], [], '0 of 0'), ([1, 2], [0, 0], '0 of 2'), ([1, 2], [0, 2], 'neither 0 nor 1'), ([1, math.inf], [0, 1], 'infinite'),
                                        ([3, 2, 1], [0, 0, 1], 'not more often relevant'), ([2, 2], [0, 1], 'alike'), ([[1, 2]], [[0, 1]], r'\(1, 2\)')])
 def test_what_cannot_be_fitted_is_said(x, y, why):
     with pytest.raises(CalibrationError, match=why): fit_calibrator(x, y)
@@ -202,7 +202,7 @@ def test_the_shipped_ones_are_those_of_the_benchmark():
         assert row['method'] == c.method and 'round 10' in row['questions']
 
 
-@pytest.mark.parametrize('damage', [b'', b'[', b'{}', b'[{"method": "magic"}]', b'[{"method": "logistic", "slope": "1"}]', b'[{"method": "isotonic"}]',
+@cases('damage', [b'', b'[', b'{}', b'[{"method": "magic"}]', b'[{"method": "logistic", "slope": "1"}]', b'[{"method": "isotonic"}]',
                                     b'[{"method": "isotonic", "knots": [[0, 0.5], [1, 0.4]]}]', b'[{"method": "logistic", "slope": 1e999}]', b'\xff\xfe'])
 def test_a_damaged_file_says_what_to_do(tmp_path, damage):
     path = tmp_path/'calibrators.json'

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import cases
 from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, inside, mount, unmount, untroubled, write_beir, write_xml)
 
 from cpqa.answering.safety import first_words
@@ -227,8 +228,8 @@ WRONG = {
 def uncoloured(text: str) -> str: return re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', text)
 
 
-@pytest.mark.parametrize('form', [(), ('--json',)], ids=['text', 'json'])
-@pytest.mark.parametrize('options, why', WRONG.values(), ids=WRONG.keys())
+@cases('form', [(), ('--json',)])
+@cases('options, why', WRONG.values())
 def test_words_for_a_person_in_danger_come_before_any_error(options, why, form, tmp_path):
     env = {'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None, 'CPQA_CACHE': str(tmp_path)}
     assert why in complaint(cpqa('ask', QUESTION, *options, *form, env=env))   # and nothing else, where nobody is in danger
@@ -257,8 +258,8 @@ def test_on_a_terminal_they_come_at_once_and_in_front_of_json(demo):
     os.close(theirs)
 
 
-@pytest.mark.parametrize('wrong, code', [(KeyboardInterrupt(), 130), (CpqaError('odd'), 1), (OSError('odd'), 1), (ZeroDivisionError('odd'), 1), (MemoryError(), 1)], ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize('question', [DANGER, QUESTION], ids=['danger', 'none'])
+@cases('wrong, code', [(KeyboardInterrupt(), 130), (CpqaError('odd'), 1), (OSError('odd'), 1), (ZeroDivisionError('odd'), 1), (MemoryError(), 1)])
+@cases('question', [DANGER, QUESTION])
 def test_words_for_a_person_in_danger_survive_every_kind_of_error(question, wrong, code, monkeypatch, capsys):
     def fails(*args, **kwargs): raise wrong
     monkeypatch.setattr('cpqa.cli.CancerQA', fails)
@@ -464,7 +465,7 @@ HOLLOW = {
 }
 
 
-@pytest.mark.parametrize('name, data', BROKEN.values(), ids=BROKEN.keys())
+@cases('name, data', BROKEN.values())
 def test_a_broken_file_after_a_good_one(name, data, old, files, tmp_path):
     (tmp_path/name).write_bytes(data)
     assert name in complaint(inside('index', 'build', files[1], tmp_path/name, '--out', old, '--no-vectors'))
@@ -507,7 +508,7 @@ USAGE = [(), ('ask',), ('index',), ('index', 'build', 'a.xml'), ('nonsense',), (
          ('search', 'x', '--retriever', 'magic'), ('ask', 'x', '--depth', '0'), ('ask', 'x', '--quotes', '1.5'), ('ask', 'x', 'y')]
 
 
-@pytest.mark.parametrize('argv', USAGE, ids=lambda argv: ' '.join(argv) or 'nothing')
+@cases('argv', USAGE)
 def test_a_command_that_is_none(argv):
     done = cpqa(*argv)
     assert done.returncode == 2 and untroubled(done) and done.stdout == ''
@@ -562,7 +563,7 @@ DAMAGES = {                      # what is done to the library, and a word of th
 }
 
 
-@pytest.mark.parametrize('damage, word', DAMAGES.values(), ids=DAMAGES.keys())
+@cases('damage, word', DAMAGES.values())
 def test_a_damaged_library(damage, word, mixed, tmp_path):
     broken = shutil.copytree(mixed, tmp_path/'broken')
     damage(broken)
@@ -738,7 +739,7 @@ def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
     assert f"Passages: {told['reranked']} of {told['candidates']} ranked by {ranked}" in here('ask', QUESTION, '--library', single, '--trace', *options)
 
 
-@pytest.mark.parametrize('argv, why', [
+@cases('argv, why', [
     (('ask', 'Why?', '--reranker', 'magic'), "'magic' is not a reranker: choose none, bm25"), (('ask', 'Why?', '--reranker', ''), "'' is not a reranker"),
     (('ask', 'Why?', '--reranker', 'cross-encoder:/no/such'), 'give a folder that holds a model'), (('ask', 'Why?', '--reranker', 'monot5'), 'needs a model behind a colon'),
     (('ask', 'Why?', '--segmenter', 'seos'), 'give --source pubmed or auto with it'), (('ask', 'Why?', '--source', 'pubmed', '--segmenter', 'magic'), "'magic' is not a segmenter"),
@@ -748,7 +749,7 @@ def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
     (('index', 'build', 'x.xml', '--out', 'y', '--encoder', 'none', '--no-vectors'), 'give one of them'),
     (('search', 'tea', '--reranker', 'magic'), "'magic' is not a reranker"), (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'magic'), "'magic' is not a segmenter"),
     (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'fixed:5:5'), 'less than its size (5), got 5'), (('index', 'build', 'x.xml', '--out', 'y', '--no-vectors', '--segmenter', 'seos'), 'leave out the segmenter'),
-], ids=lambda value: ' '.join(value) if isinstance(value, tuple) else '')
+])
 def test_ways_that_are_none(argv, why, tmp_path):
     assert why in complaint(inside(*argv, cwd=tmp_path, env={'CPQA_CACHE': str(tmp_path/'cache')}))
     assert list(tmp_path.iterdir()) == []   # no demo library, no model was made first

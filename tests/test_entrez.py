@@ -14,7 +14,7 @@ from subprocess import PIPE, Popen
 from urllib.parse import parse_qs, quote
 
 import pytest
-from conftest import examples
+from conftest import cases, examples
 from helpers import environment
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,7 +132,7 @@ def test_any_faults_then_a_good_answer_give_the_good_answer(shared, faults):
     assert len(shared.asked) - before == len(faults) + 1 and len(entrez.events) == len(faults)
 
 
-@pytest.mark.parametrize('fault', sorted(PASSING))
+@cases('fault', sorted(PASSING))
 def test_a_fault_that_stays_is_one_sentence(shared, fault):
     shared.script, before = [PASSING[fault]] * 3, len(shared.asked)
     with pytest.raises(EntrezError) as e: client(shared, tries=3).search('toys')
@@ -140,14 +140,14 @@ def test_a_fault_that_stays_is_one_sentence(shared, fault):
     assert 'after 3 tries' in str(e.value) and '\n' not in str(e.value) and len(str(e.value)) < 300
 
 
-@pytest.mark.parametrize('status', [301, 302, 400, 401, 403, 404, 410, 414])
+@cases('status', [301, 302, 400, 401, 403, 404, 410, 414])
 def test_what_is_our_fault_is_not_tried_again(shared, status):
     shared.script, before = [(status, b'', {'Location': shared.url + 'elsewhere'})], len(shared.asked)
     with pytest.raises(EntrezError, match=f'answered {status}: correct the request'): client(shared).search('toys')
     assert len(shared.asked) - before == 1
 
 
-@pytest.mark.parametrize('text, tries', [('Invalid db name specified: x', 1), ('Empty term and query_key - nothing todo', 1), ('Unable to obtain query #1', 3),
+@cases('text, tries', [('Invalid db name specified: x', 1), ('Empty term and query_key - nothing todo', 1), ('Unable to obtain query #1', 3),
                                          ("Exception: 'retstart' cannot be larger than 9998", 1), ('Couldn\'t resolve #pmq: the address table is empty', 3),
                                          ('Database server is overloaded', 3), ('Read timeout', 3), ('unheard of', 3),
                                          ('Search Backend failed: Database is not supported: pubmed', 3), ('Error: TXCLIENT(CException::eUnknown) Read failed: EOF', 3),

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import pytest
+from conftest import cases
 from entrez_toys import ARTICLES, BOSSY, JATS, PMIDS, toy, toy_full_texts, toy_library
 from helpers import environment
 from hypothesis import given
@@ -80,7 +81,7 @@ DTDS = {   # elink's is not deterministic, and libxml cannot use it; Biopython c
     'esearch': 'esearch', 'epost': 'epost', 'esummary': 'esummary-v1', 'einfo': 'einfo', 'espell': 'eSpell'}
 
 
-@pytest.mark.parametrize('verb,params', REQUESTS, ids=lambda x: x if isinstance(x, str) else ' '.join(map(str, x.values())) or 'nothing')
+@cases('verb,params', REQUESTS)
 def test_answers_keep_ncbis_own_grammar(at, verb, params):
     Bio = pytest.importorskip('Bio.Entrez')
     dtd = etree.DTD(str(Path(Bio.__file__).parent/'DTDs'/f'{DTDS[verb]}.dtd'))
@@ -115,7 +116,7 @@ AGREE = [   # recorded answer, verb, parameters of ours that agree with it, what
 ]
 
 
-@pytest.mark.parametrize('name,verb,params,but', AGREE, ids=[row[0] for row in AGREE])
+@cases('name,verb,params,but', AGREE)
 def test_answers_have_the_elements_of_recorded_ones(at, data_dir, name, verb, params, but):
     theirs, ours = paths(recorded(data_dir, name)), paths(tree(ask(at, verb, **params)))
     assert ours - theirs == set()
@@ -392,7 +393,7 @@ def test_by_get_and_by_post(server):
     assert raw(server, f'HEAD /entrez/eutils/einfo.fcgi HTTP/1.0\r\nHost: 127.0.0.1:{server.port}\r\n\r\n'.encode()).endswith(b'\r\n\r\n')
 
 
-@pytest.mark.parametrize('host,status', [('127.0.0.1:{}', 200), ('localhost:{}', 200), ('evil.example', 403), ('evil.example:{}', 403), ('127.0.0.1:1', 403), ('', 403)])
+@cases('host,status', [('127.0.0.1:{}', 200), ('localhost:{}', 200), ('evil.example', 403), ('evil.example:{}', 403), ('127.0.0.1:1', 403), ('', 403)])
 def test_only_by_its_own_name(server, host, status):
     line = f'GET /entrez/eutils/einfo.fcgi HTTP/1.1\r\nHost: {host.format(server.port)}\r\n\r\n'
     assert raw(server, line.encode()).split()[1] == str(status).encode()

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SCRIPTS, NetworkRefused, copy_project, project_files, run_in
+from conftest import ROOT, SCRIPTS, NetworkRefused, cases, copy_project, project_files, run_in
 
 ROOMS = ['core', 'literature', 'retrieval', 'passages', 'answering', 'display', 'pipeline', 'doctor', 'evaluation', 'training', 'cli']   # arrows go left
 TOP_LEVEL = {'nbs', 'cpqa', 'tests', 'benchmarks', 'settings.ini', 'setup.py', '_quarto.yml', 'README.md', 'CHANGELOG.md', 'LICENSE',
@@ -223,7 +223,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize('rule, cell', BROKEN, ids=lambda x: getattr(x, '__name__', ''))
+@cases('rule, cell', BROKEN)
 def test_a_broken_notebook_is_found(rule, cell):
     nb = Notebook('studies/broken' if rule is defines_in_components_only else 'core/broken', [cell])
     assert list(rule(nb))
@@ -235,7 +235,7 @@ GOOD = Notebook('core/good', [
     md('![a plot](plot.svg) and [a link](https://example.org)', id='7'), code(f'#| hide\n{LAST_CELL}', id='8')])
 
 
-@pytest.mark.parametrize('rule', RULES, ids=lambda r: r.__name__)
+@cases('rule', RULES)
 def test_a_good_notebook_is_left_alone(rule): assert list(rule(GOOD)) == []
 
 

@@ -3,7 +3,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import examples
+from conftest import cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,7 +76,7 @@ def test_a_request_that_was_not_recorded_is_named(tmp_path):
     assert 'unknown words' in str(e.value) and str(tmp_path) not in str(e.value)
 
 
-@pytest.mark.parametrize('line', [b'{', b'[]', b'{"key": "a"}', b'\xff\xfe', b'{"key":"a","messages":[{"role":"boss","content":""}],"completion":{"text":""}}',
+@cases('line', [b'{', b'[]', b'{"key": "a"}', b'\xff\xfe', b'{"key":"a","messages":[{"role":"boss","content":""}],"completion":{"text":""}}',
                                   b'[' * 100_000, b'{"key":"a","messages":[],"completion":{"text":5}}'])
 def test_a_damaged_line_is_named(tmp_path, line):
     tape = tmp_path/'t.jsonl'
@@ -116,7 +116,7 @@ class Clerk:
         return Completion(self.text, 'clerk', 5, 7, json_of(self.text) if schema is not None else None, 'stop', 12.5, 0.25)
 
 
-@pytest.mark.parametrize('text', ['{"a": 1}', '{"a": ', 'prose', '', 'null', '[1, "é"]', '{"a": 1} '])
+@cases('text', ['{"a": 1}', '{"a": ', 'prose', '', 'null', '[1, "é"]', '{"a": 1} '])
 def test_a_schema_is_part_of_the_request_and_its_data_come_back(tmp_path, text):
     tape, asked, pieces, again = tmp_path/'t.jsonl', [Message('user', 'q')], [], []
     recorded = Recorded(Clerk(text), tape)
@@ -157,7 +157,7 @@ def test_a_model_that_knows_no_schema_works_where_none_is_asked(tmp_path):
         with pytest.raises(TypeError): complete(echo, asked, **more)
 
 
-@pytest.mark.parametrize('text', ['{"a": NaN}', '{"a": 1} and more', "{'a': 1}", '\x00', '[' * 100_000, '\ud800', '```json\n{}\n```', 'null'])
+@cases('text', ['{"a": NaN}', '{"a": 1} and more', "{'a': 1}", '\x00', '[' * 100_000, '\ud800', '```json\n{}\n```', 'null'])
 def test_what_is_no_json_has_no_data(text): assert json_of(text) is None
 
 

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from conftest import examples
+from conftest import cases, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -114,7 +114,7 @@ def test_a_better_ranking_never_scores_lower(ids, grades, data):
     assert all(better[m]['q'] >= worse[m]['q'] - 1e-12 for m in names)
 
 
-@pytest.mark.parametrize('name', ['', 'ndcg@10', 'nDCG@0', 'nDCG@-1', 'R', 'Hit', 'P', 'R@', 'R@1.5', 'MRR@10 ', 'RR@10', 'Success@5', 'nDCG@10\n', 'R@9999999', '__import__("os")'])
+@cases('name', ['', 'ndcg@10', 'nDCG@0', 'nDCG@-1', 'R', 'Hit', 'P', 'R@', 'R@1.5', 'MRR@10 ', 'RR@10', 'Success@5', 'nDCG@10\n', 'R@9999999', '__import__("os")'])
 def test_an_unknown_measure_lists_the_known(name):
     with pytest.raises(MetricsError, match='nDCG, MRR or MAP.*Hit@k, R@k or P@k'): retrieval_values({}, {'q': {'a': 1}}, [name])
 

@@ -3,7 +3,7 @@ import json
 from collections import Counter
 
 import pytest
-from conftest import examples
+from conftest import cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,7 +112,7 @@ def test_every_passage_gives_its_pair():
     assert (made.tried, made.rejected, made.stopped) == (5, {}, '') and len({p.question_id for p in made.pairs}) == 5
 
 
-@pytest.mark.parametrize('said, reason', [
+@cases('said, reason', [
     ('', 'unreadable'), ('I cannot do that.', 'unreadable'), ('{"answer": "x"}', 'unreadable'), ('{"question": ["a"]}', 'unreadable'), ('{' * 9000, 'unreadable'), ('{"question": ' * 100, 'unreadable'),
     ('{"question": null}', 'unreadable'), ('{"question": ""}', 'none'), ('{"question": "Aspirin keeps colon polyps away from us."}', 'not one question'),
     ('{"question": "Does aspirin help? Is it good for polyps?"}', 'not one question'), ('{"question": "Why aspirin?"}', 'too short'),

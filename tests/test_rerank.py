@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT, cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -206,8 +206,8 @@ def test_a_gpu_that_is_not_there_is_an_error(folders, monkeypatch):
     assert pretrained.placed('cpu:0', None, 'fp16') == ('cpu', 'fp32')
 
 
-@pytest.mark.parametrize('name', MAKERS)
-@pytest.mark.parametrize('tokens', [-1, 1, 3, 100_000])
+@cases('name', MAKERS)
+@cases('tokens', [-1, 1, 3, 100_000])
 def test_too_few_or_many_tokens_are_said_before_any_score(folders, name, tokens):
     if (name, tokens) == ('t5', 100_000): return   # its positions are relative: it reads any number
     with pytest.raises(ModelError, match='leave room|reads '): MAKERS[name][1](folders[name], 'cpu', max_tokens=tokens)

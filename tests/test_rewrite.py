@@ -5,7 +5,7 @@ import string
 import time
 
 import pytest
-from conftest import examples
+from conftest import cases, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -41,7 +41,7 @@ class Scripted:
 
 # ---- the rules' ladder
 
-@pytest.mark.parametrize('question', QUESTIONS)
+@cases('question', QUESTIONS)
 def test_every_rung_can_be_searched(question):
     try: r = RULES.rewrite(question)
     except CpqaError as e: assert 'holds no word' in str(e) and not re.search(r'\w', question); return
@@ -138,7 +138,7 @@ MISSPELLED = {'wat is the tretment for brest canser': 'treatment breast cancer',
               'immunotherpy checkpoint inhibiters': 'immunotherapy inhibitors', 'alcahol on tamoxifin': 'alcohol tamoxifen'}
 
 
-@pytest.mark.parametrize('written, meant', MISSPELLED.items())
+@cases('written, meant', MISSPELLED.items())
 def test_patients_spelling(written, meant): assert set(meant.split()) <= set(Speller().correct(written)[0].split())
 
 
@@ -245,15 +245,15 @@ BAD = ['', '   ', 'I am sorry, but I cannot help with that.', '{', '{' * 5000, '
        ladder('', ' '), ladder('(((', 'AND'), ladder('x' * 5000), '{"queries": ["\\u0000"]}', CpqaError('down'), TimeoutError(), ValueError('bug'), RecursionError()]
 
 
-@pytest.mark.parametrize('said', BAD, ids=[str(i) for i in range(len(BAD))])
+@cases('said', BAD)
 def test_nonsense_falls_back_to_the_rules_and_says_so(said):
     r, plain = LLMRewriter(Scripted(said)).rewrite(QUESTION), RULES.rewrite(QUESTION)
     assert (r.rungs, r.question, r.rewriter) == (plain.rungs, plain.question, 'rules')
     assert any('the rules made it' in n for n in r.notes)
 
 
-@pytest.mark.parametrize('said', [*BAD, '{"texts": [""]}', '{"texts": []}'], ids=[str(i) for i in range(len(BAD) + 2)])
-@pytest.mark.parametrize('name', ['hyde', 'query2doc', 'rag-fusion'])
+@cases('said', [*BAD, '{"texts": [""]}', '{"texts": []}'])
+@cases('name', ['hyde', 'query2doc', 'rag-fusion'])
 def test_without_texts_the_question_stands_alone(said, name):
     r, plain = rewriter(name, Scripted(said)).rewrite(QUESTION), RULES.rewrite(QUESTION)
     assert (r.rungs, r.texts) == (plain.rungs, plain.texts) and 'stands alone' in r.notes[-1]

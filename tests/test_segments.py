@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT, cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,7 +70,7 @@ BOUNDS = {   # name -> most in a passage, most shared, unit; None: unbounded
     'texttiling': (None, 0, words), 'texttiling:128': (128, 0, words), 'texttiling:60:20': (60, 20, words),
     'seos': (128, 32, words), 'seos:64:16': (64, 16, words), 'seos:30:0': (30, 0, words),
 }
-every = pytest.mark.parametrize('name', BOUNDS)
+every = cases('name', BOUNDS)
 assert {name.partition(':')[0] for name in BOUNDS} == set(SEGMENTERS)
 
 
@@ -198,11 +198,11 @@ HOSTILE = {
 
 
 @every
-@pytest.mark.parametrize('text', HOSTILE.values(), ids=list(HOSTILE))
+@cases('text', HOSTILE.values())
 def test_hostile_texts(name, text): check(name, Document(id='x', title='Only a title', text=text))
 
 
-@pytest.mark.parametrize('name', ['sentences', 'fixed', 'tokens:512:32', 'window:3', 'texttiling', 'texttiling:128', 'seos'])
+@cases('name', ['sentences', 'fixed', 'tokens:512:32', 'window:3', 'texttiling', 'texttiling:128', 'seos'])
 def test_a_very_long_text(name):
     r = np.random.default_rng(1)
     text = '. '.join(' '.join(f'w{n}' for n in r.zipf(1.4, 18) % 9999) for _ in range(5_000))[:250_000]

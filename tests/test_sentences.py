@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT, cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize('marked', [m for group in MENDED.values() for m in group])
+@cases('marked', [m for group in MENDED.values() for m in group])
 def test_mended(marked):
     assert cut(marked.replace('|', '')) == [part.strip() for part in marked.split('|')]
 
@@ -65,7 +65,7 @@ UNITS = ['word ', '.', '. ', '!?', ')].', '."', 'A.', 'a.b. ', 'gain.1,', 'gain.
          'a-', '这是一支笔。', 'e\u0301.', '\ud800'.encode('utf-8', 'replace').decode(), 'Это конец. Да. ', 'x', '1. ', '(1) ', 'vs. ']
 
 
-@pytest.mark.parametrize('unit', UNITS, ids=ascii)
+@cases('unit', UNITS)
 def test_a_long_run_of_anything(unit):
     "nupunkt alone takes time in the square of the length of some of these."
     sound(unit * (40_000//len(unit)))

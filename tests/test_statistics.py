@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from conftest import cases
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -311,7 +312,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize('call', REFUSED.values(), ids=REFUSED)
+@cases('call', REFUSED.values())
 def test_is_refused(call):
     with pytest.raises(StatisticsError, match='expected|not there'): call()
     assert issubclass(StatisticsError, CpqaError)

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from conftest import cases
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -218,7 +219,7 @@ def test_a_toy_training_set_is_kept_apart(tmp_path):
 GOOD = '{"query": "Is ice cold?", "positives": ["Ice is cold."]}'
 
 
-@pytest.mark.parametrize('line, why', [
+@cases('line, why', [
     ('{"query": "Why?"}', 'missing required field `positives`'), ('{"query": "Why?", "positives": "So."}', 'Expected `array`'), ('{"query": "Why?", "positives": []}', 'at least one positive'),
     ('{"query": " ", "positives": ["a"]}', 'a query that is not empty'), ('{"query": "Why?", "positives": ["a", " "]}', 'one of the texts is empty'),
     ('{"query": "Why?", "positives": ["a"], "negatives": ["a"]}', 'positive and negative at once'), ('{"query": "Why?", "positives": ["a"], "negative": ["b"]}', 'unknown field `negative`'),
