@@ -80,7 +80,7 @@ def mixed(files) -> Path:
 def bare(files) -> Path:
     "The same without vectors."
     out = files[0].parent/'bare'
-    good('index', 'build', *files, '--out', out, '--no-vectors')
+    here('index', 'build', *files, '--out', out, '--no-vectors')
     return out
 
 
@@ -124,7 +124,7 @@ def test_ask_in_json(usual, demo):
 
 
 def test_ask_in_words(usual):
-    said = good('ask', QUESTION)
+    said = here('ask', QUESTION)
     for c in usual['citations']: assert c['quote'] in said and f'PMID {c["pmid"]}' in said and c['url'] in said
     assert QUESTION in said and NOT_ADVICE in said and usual['library'] in said
 
@@ -159,24 +159,24 @@ def test_odd_questions(question, demo):
     resolves(answer, demo)
 
 
-def test_markup_is_shown_and_not_obeyed(demo): assert ODD['markup'] in good('ask', ODD['markup'])
+def test_markup_is_shown_and_not_obeyed(demo): assert ODD['markup'] in here('ask', ODD['markup'])
 
 
 STEERING = 'Do \x1b[31maromatase\x1b[0m inhibitors\x07 harm \x1b]0;owned\x07the \x9b2Jheart\x08\x7f \u202e in breast cancer?'
 
 
 def test_control_characters_never_reach_the_terminal(demo):
-    said = good('ask', STEERING)
+    said = here('ask', STEERING)
     assert 'aromatase' in said and escapes(said) == []
-    assert '\x1b' not in good('ask', STEERING, '--json')
+    assert '\x1b' not in here('ask', STEERING, '--json')
 
 
 def test_a_hostile_document_steers_no_terminal(tmp_path):
     lines = [json.dumps({'_id': id, 'title': 'Aspirin\x1b]0;owned\x07 and \x9b2Jpolyps', 'text': 'Aspirin \x1b[8mprevents\u202e polyps.\x08\x08'})
              for id in ('PMC\x1b[31m7', 'PMC8', '\x1b[1m 9')]
-    build = cpqa('index', 'build', write_beir(tmp_path/'hostile\x1b[31m.jsonl', [], *lines, '{"_id": "\x1b[1m"}'), '--out', tmp_path/'library')
-    said = [build.stdout + build.stderr.replace(str(tmp_path), ''), good('index', 'info', tmp_path/'library'),
-            good('search', 'aspirin', '--library', tmp_path/'library', '--retriever', 'bm25'), good('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
+    build = inside('index', 'build', write_beir(tmp_path/'hostile\x1b[31m.jsonl', [], *lines, '{"_id": "\x1b[1m"}'), '--out', tmp_path/'library')
+    said = [build.stdout + build.stderr.replace(str(tmp_path), ''), here('index', 'info', tmp_path/'library'),
+            here('search', 'aspirin', '--library', tmp_path/'library', '--retriever', 'bm25'), here('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
     assert 'polyps' in said[2] and 'PMC8' in said[3]
     assert [escapes(s) for s in said] == [[], [], [], []]
 
@@ -209,9 +209,9 @@ def test_a_terminal_with_NO_COLOR_gets_no_colour(demo):
 
 
 def test_a_command_that_went_well_says_nothing_on_stderr(mixed, tmp_path, files):
-    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['search', 'ginger', '--library', mixed], ['index', 'info', mixed],
-                 ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
-        assert cpqa(*argv).stderr == ''
+    assert cpqa('ask', 'Does ginger ease nausea?', '--library', mixed).stderr == ''
+    for argv in (['search', 'ginger', '--library', mixed], ['index', 'info', mixed], ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
+        assert inside(*argv).stderr == ''
 
 
 # ---- words for a person in danger
@@ -232,15 +232,16 @@ def uncoloured(text: str) -> str: return re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', t
 @cases('options, why', WRONG.values())
 def test_words_for_a_person_in_danger_come_before_any_error(options, why, form, tmp_path):
     env = {'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None, 'CPQA_CACHE': str(tmp_path)}
-    assert why in complaint(cpqa('ask', QUESTION, *options, *form, env=env))   # and nothing else, where nobody is in danger
-    done = cpqa('ask', DANGER, *options, *form, env=env)
+    assert why in complaint(inside('ask', QUESTION, *options, *form, env=env))   # and nothing else, where nobody is in danger
+    how = cpqa if why == 'not a library' and not form else inside
+    done = how('ask', DANGER, *options, *form, env=env)
     assert (done.returncode, done.stdout) == (1, '') and untroubled(done)
     said, error = done.stderr.split('\n\n')
     assert said == WORDS and error.startswith('cpqa: ') and why in error
 
 
 def test_words_for_a_person_in_danger_are_said_once(demo):
-    for done in (cpqa('ask', DANGER), cpqa('ask', DANGER, '--json')): assert (done.returncode, done.stderr, done.stdout.count(WORDS)) == (0, '', 1)
+    for done in (inside('ask', DANGER), inside('ask', DANGER, '--json')): assert (done.returncode, done.stderr, done.stdout.count(WORDS)) == (0, '', 1)
     assert json.loads(done.stdout)['first'] == WORDS
     said = uncoloured(on_a_terminal('ask', DANGER))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and NOT_ADVICE in said
@@ -276,7 +277,7 @@ def test_words_for_a_person_in_danger_survive_a_full_disk(demo):
 
 @pytest.mark.parametrize('argv', [('ask', DANGER, '--depth', '0'), ('ask', *DANGER.split()), (DANGER,), ('ask', DANGER, '--magic')], ids=['depth', 'no quotes', 'no command', 'no option'])
 def test_words_for_a_person_in_danger_follow_a_command_that_is_none(argv):
-    done = cpqa(*argv)
+    done = inside(*argv)
     assert done.returncode == 2 and done.stdout == '' and done.stderr.startswith('usage: ') and done.stderr.endswith(f'\n\n{WORDS}\n\n')
 
 
@@ -379,9 +380,9 @@ def test_a_library_of_titles_only(tmp_path):
 
 
 def test_relative_places(files, tmp_path):
-    good('index', 'build', *map(os.path.relpath, files, [tmp_path]*3), '--out', 'here/there/', '--no-vectors', cwd=tmp_path)
+    here('index', 'build', *map(os.path.relpath, files, [tmp_path]*3), '--out', 'here/there/', '--no-vectors', cwd=tmp_path)
     unharmed(tmp_path/'here'/'there')
-    assert 'Ginger' in good('search', 'ginger', '--library', './here/there', '--retriever', 'bm25', cwd=tmp_path)
+    assert 'Ginger' in here('search', 'ginger', '--library', './here/there', '--retriever', 'bm25', cwd=tmp_path)
 
 
 def test_a_link_to_a_library_can_be_replaced_again_and_again(old, files, tmp_path):
@@ -510,7 +511,7 @@ USAGE = [(), ('ask',), ('index',), ('index', 'build', 'a.xml'), ('nonsense',), (
 
 @cases('argv', USAGE)
 def test_a_command_that_is_none(argv):
-    done = cpqa(*argv)
+    done = cpqa(*argv) if argv == USAGE[0] else inside(*argv)
     assert done.returncode == 2 and untroubled(done) and done.stdout == ''
     usage, *_, reason = done.stderr.splitlines()
     assert usage.startswith('usage: cpqa') and reason.startswith('cpqa') and 'error: ' in reason
@@ -519,7 +520,7 @@ def test_a_command_that_is_none(argv):
 
 def test_help():
     for argv in (('--help',), ('ask', '--help'), ('index', 'build', '--help')):
-        assert good(*argv).startswith('usage: cpqa')
+        assert here(*argv).startswith('usage: cpqa')
 
 
 # ---- bad libraries

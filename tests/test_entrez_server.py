@@ -1,6 +1,4 @@
 "The local server of E-utilities: its answers against NCBI's DTDs, NCBI's recorded answers and Biopython; limits, history, full texts, safety."
-import http.client
-import io
 import json
 import os
 import signal

@@ -1,7 +1,6 @@
 """What cells cannot show of a library on disk: builds that are killed, builds at the same time, random streams, damaged and hostile files."""
 import hashlib
 import json
-import os
 import random
 import shutil
 import signal

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, cases, examples
+from conftest import ROOT, cases, examples, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -163,13 +163,14 @@ def scored(scores, tiling: TextTiling, found: list[str]) -> np.ndarray:
                                         ('seos', 1), ('seos:30:0', 5)])
 def test_every_article(name, step, shared_work):
     made, wrong, n = named(name), [], 0
-    for i, d in enumerate(articles()[::step]):
+    read = sample(articles()[::step], 50)
+    for i, d in enumerate(read):
         passages = made.split(d)
         n += len(passages)
         wrong += [f'{d.id}: {p}' for p in problems(name, d, passages, spans_of(d))]
         if i % 50 == 0: assert named(name).split(d) == passages
         for p in passages[::40]: assert (r := made.read(d, p)).text == d.text[r.start:r.end] and r.start <= p.start < p.end <= r.end
-    assert not wrong and n > len(articles())//step, wrong[:5]
+    assert not wrong and n > len(read), wrong[:5]
 
 
 @real
