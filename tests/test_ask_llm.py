@@ -1,6 +1,6 @@
 """`cpqa ask` with a language model of each kind, from end to end: the real SDKs against a server on 127.0.0.1, a local model, a recording, and what can go wrong.
 
-One question of each service, and what a terminal gets, are asked of the console script; the others in this process."""
+One question, and what a terminal gets, are asked of the console script; the others in this process."""
 import json
 import os
 import pty
@@ -50,7 +50,7 @@ def asked(*argv, env={}, how=inside) -> dict: return json.loads(good('ask', QUES
 @pytest.mark.parametrize('way', ['anthropic', 'openai', 'openai at a URL'])
 def test_each_service_answers_and_its_claims_are_checked(way, server):
     name, env = ways(server)[way]
-    answer = asked('--llm', name, env=env, how=cpqa)
+    answer = asked('--llm', name, env=env, how=cpqa if way == 'anthropic' else inside)
     assert answer['label'] == 'yes' and answer['kind'] == 'yesno' and not answer['abstained']
     assert [bool(c['fault']) for c in answer['claims']] == [False, True] and '99999999' not in answer['used_PMIDs'] and len(answer['used_PMIDs']) == 1
     assert '[not confirmed' in answer['response'] and answer['usage']['calls'] == 1 and answer['model']
@@ -65,7 +65,7 @@ def test_strict_leaves_out_what_fails(server):
 
 def test_the_terminal_shows_marks_and_no_key(server):
     name, env = ways(server)['anthropic']
-    out = good('ask', QUESTION, '--llm', name, env=env)
+    out = good('ask', QUESTION, '--llm', name, env=env, how=inside)
     assert 'NOT SUPPORTED' in out or 'not confirmed' in out
     assert KEY not in out and not escapes(out)
 
@@ -150,7 +150,7 @@ def test_danger_comes_first_whoever_answers(server):
     for more in ([], ['--llm', name]):
         answer = json.loads(good('ask', 'I took all my morphine tablets at once, what now?', *more, '--json', env=env, how=inside))
         assert 'emergency number' in answer['first']
-    out = good('ask', 'I took all my morphine tablets at once, what now?')
+    out = good('ask', 'I took all my morphine tablets at once, what now?', how=inside)
     assert out.index('emergency number') < out.index('Searched')
 
 

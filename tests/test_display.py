@@ -16,6 +16,7 @@ from cpqa.core.toy import TOY
 from cpqa.display import answer_html, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line
 from cpqa.pipeline import CancerQA, build_index
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 EVIL = '</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]'
 TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small'}
 

@@ -867,11 +867,13 @@ def test_bm25_on_bioasq(data_dir, tmp_path):
     assert {name: round(x, 4) for name, x in trec(tmp_path/'run', grades).items()} == {name: round(m['value'], 4) for name, m in found['measures'].items()}
 
 
+@pytest.mark.nightly
 def test_bm25_on_evidence_inference(data_dir, tmp_path):
     found = report(tmp_path, 'passages', '--data', data_dir/'evidence_inference', '--retriever', 'bm25', '--segmenter', 'sentences', '--scope', 'article', env={'CPQA_CACHE': SHARED}, how=cpqa)
     assert 0.5 < value(found, 'Hits@5') < 0.9 and 0 < value(found, 'MRR@5') < value(found, 'Hits@5') and (found['n_questions'], found['n_failed'], found['faults']['count']) == (928, 0, 0)
 
 
+@pytest.mark.nightly
 def test_cmmqa_of_the_five_sets(data_dir, tmp_path):
     ids, found = cancers(data_dir/'mirage'/'rawdata', tmp_path/'cmmqa', how=cpqa)
     assert {a['question']['source'] for a in found} == {'mmlu', 'medqa', 'medmcqa', 'pubmedqa', 'bioasq'} and 400 < len(found) < 1200

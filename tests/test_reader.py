@@ -16,6 +16,9 @@ from cpqa.pipeline import CancerQA
 TAMOXIFEN, SOURDOUGH, CAR_T = 'What are the side effects of tamoxifen?', 'How do I bake sourdough bread?', 'Is tisagenlecleucel effective for B-cell lymphoma?'
 
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
+
+
 @pytest.fixture(scope='module')
 def qa():
     qa = CancerQA(depth=15)
