@@ -825,7 +825,7 @@ def library(tmp_path_factory) -> Path:
 
 def test_search_with_a_reranker(library):
     search = lambda *more, how=went: json.loads(how('search', ASKED['q0'], '--library', library, '--retriever', 'bm25', '--json', *more))
-    plain, ranked, one = search(), search('--reranker', 'bm25', how=good), search('--reranker', 'bm25', '--depth', 1)
+    plain, ranked, one = search(), search('--reranker', 'bm25'), search('--reranker', 'bm25', '--depth', 1)
     assert [h['rank'] for h in ranked] == [*range(1, len(plain) + 1)] and [h['id'] for h in one] == [h['id'] for h in plain]
     assert [h['id'] for h in ranked] != [h['id'] for h in plain]
     scores = [h['score'] for h in ranked]

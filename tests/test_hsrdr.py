@@ -10,7 +10,6 @@ import threading
 import time
 from calendar import monthrange
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from fractions import Fraction
 from html import escape, unescape
@@ -23,7 +22,7 @@ from urllib.parse import unquote_plus
 import pytest
 from conftest import cases, examples
 from entrez_toys import ARTICLES, BOSSY, JATS, toy, toy_library
-from helpers import CPQA, complaint, cpqa, environment, escapes, untroubled
+from helpers import CPQA, complaint, cpqa, environment, escapes, inside, untroubled
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -150,7 +149,7 @@ def shown(renderable, width: int = 160) -> str:
     return console.file.getvalue()
 
 
-# ---- the commands: those that answer in processes of their own, started at once; the others in this one
+# ---- the commands: the first of them, and the server, in processes of their own
 
 def commands(url: str, closed: str, toys) -> dict[str, tuple[list, dict]]:
     ask, at = ['ask', QUESTION], {'CPQA_ENTREZ_URL': url}
@@ -163,20 +162,15 @@ def commands(url: str, closed: str, toys) -> dict[str, tuple[list, dict]]:
 
 @pytest.fixture(scope='session')
 def ran(library, home):
-    "What each command gave; the server is a `cpqa entrez serve` that is ended by Ctrl-C."
+    "What each command gave, the first as a process; the server is a `cpqa entrez serve` that is ended by Ctrl-C."
     demo_library()
     server = subprocess.Popen([CPQA, 'entrez', 'serve', '--library', library.folder, '--port', '0', '--pmc', home/'pmc'],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     line = server.stdout.readline()
     url = line.split()[0]
 
-    def run(item):
-        argv, env = item
-        done = cpqa(*argv, env={**env, 'NCBI_API_KEY': None, 'NCBI_EMAIL': None}, timeout=100)
-        return done
-
     todo = commands(url, closed_port(), library.folder)
-    with ThreadPoolExecutor(3) as pool: found = dict(zip(todo, pool.map(run, todo.values())))
+    found = {name: (inside if i else cpqa)(*argv, env={**env, 'NCBI_API_KEY': None, 'NCBI_EMAIL': None}) for i, (name, (argv, env)) in enumerate(todo.items())}
     server.send_signal(signal.SIGINT)
     out, err = server.communicate(timeout=20)
     return {**found, 'served': (line, server.returncode, out, err), 'url': url}

@@ -275,14 +275,14 @@ def test_macro_intervals_are_those_of_scikit_learn_sample_by_sample():
     rng, n = np.random.default_rng(0), 40
     gold = [*rng.choice(['yes', 'no'], n - 2), 'maybe', 'maybe']
     labels = [g if rng.random() < .7 else rng.choice(['yes', 'no', 'maybe']) for g in gold]
-    ours = answer_measures(labels, gold, 'wrong', resamples=2_000)
-    picks, lacking = [rng.integers(0, n, n) for _ in range(2_000)], 0
+    ours = answer_measures(labels, gold, 'wrong', resamples=1_000)
+    picks, lacking = [rng.integers(0, n, n) for _ in range(1_000)], 0
     theirs = []
     for pick in picks:
         wanted, given = [gold[i] for i in pick], [labels[i] for i in pick]
         lacking += 'maybe' not in wanted
         theirs.append(sklearn_metrics.recall_score(wanted, given, labels=sorted(set(wanted)), average='macro', zero_division=0))
-    assert lacking > 200 and (ours['macro_recall'].low, ours['macro_recall'].high) == pytest.approx(np.percentile(theirs, [2.5, 97.5]), abs=.03)
+    assert lacking > 100 and (ours['macro_recall'].low, ours['macro_recall'].high) == pytest.approx(np.percentile(theirs, [2.5, 97.5]), abs=.03)
 
 
 def test_coverage_outlives_a_policy_that_fills_in():
