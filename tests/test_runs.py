@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, cases
+from conftest import ROOT, cases, sample
 from helpers import environment, question, some
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,7 +105,8 @@ def test_a_file_cut_at_any_byte_is_continued(tmp_path, monkeypatch):
     whole = path.read_bytes()   # a file of two sittings
     assert ['kind' in json.loads(line) for line in whole.splitlines()] == [True, False, False, True, False, False]
     expected = kept(Run.read(path))
-    for cut in range(len(whole) + 1):
+    ends = [n for at, byte in enumerate(whole) if byte == ord('\n') for n in (at, at + 1, at + 2)]   # and what stands around each end of a line
+    for cut in sorted({0, *ends} & set(range(len(whole) + 1)) | set(sample(range(len(whole) + 1), 150))):
         path.write_bytes(whole[:cut])
         present = {json.loads(line)['id'] for line in whole[:cut].split(b'\n') if _is_outcome(line)}
         asked = []
