@@ -284,8 +284,8 @@ def test_words_for_a_person_in_danger_follow_a_command_that_is_none(argv):
 # ---- where the output goes
 
 def test_a_reader_that_leaves_early(demo):
-    done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" ask "{QUESTION}" --json | head -1'], capture_output=True, text=True, env=environment())
-    assert done.returncode == 0 and untroubled(done) and done.stdout == '{\n'
+    done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" search tamoxifen --retriever bm25 --json | head -1'], capture_output=True, text=True, env=environment())
+    assert done.returncode == 0 and untroubled(done) and done.stdout == '[\n'
 
 
 @pytest.mark.parametrize('argv', [('ask', QUESTION), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)], ids=' '.join)
@@ -304,7 +304,7 @@ def test_output_to_a_full_disk(demo):
 
 
 def test_output_to_nowhere(mixed):
-    for argv in (['index', 'info', mixed], ['ask', 'Does ginger ease nausea?', '--library', mixed]):
+    for argv in (['index', 'info', mixed], ['search', 'ginger', '--library', mixed, '--retriever', 'bm25']):
         done = subprocess.run(['sh', '-c', 'exec "$@" >&-', 'sh', CPQA, *argv], capture_output=True, text=True, env=environment())
         assert untroubled(done)
 
@@ -491,8 +491,8 @@ def test_a_file_that_is_not_there(old, files, tmp_path):
 def test_names_that_are_not_text(old):
     assert 'no such file' in complaint(cpqa('index', 'build', b'caf\xe9.xml', '--out', old, '--no-vectors'))
     unharmed(old)
-    for argv in (['ask', b'caf\xe9 aromatase inhibitors'], ['search', b'caf\xe9', '--library', old, '--retriever', 'bm25']):
-        done = cpqa(*argv)
+    for how, argv in ((inside, ['ask', os.fsdecode(b'caf\xe9 aromatase inhibitors')]), (cpqa, ['search', b'caf\xe9', '--library', old, '--retriever', 'bm25'])):
+        done = how(*argv)
         assert done.returncode == 0 and untroubled(done) or complaint(done)
 
 
@@ -777,7 +777,7 @@ def test_a_damaged_demo_library_heals_itself(damage, demo, tmp_path):
     own = shutil.copytree(theirs, tmp_path/'libraries'/theirs.name)
     (tmp_path/'models').symlink_to(Path(os.environ['CPQA_CACHE'])/'models')
     DAMAGES[damage][0](own)
-    answer = ask(QUESTION, env={'CPQA_CACHE': tmp_path})
+    answer = asked(QUESTION, env={'CPQA_CACHE': str(tmp_path)})
     assert not answer['abstained']
     resolves(answer, demo)
     assert held(own) == held(theirs)

@@ -841,7 +841,8 @@ def test_search_with_a_reranker_that_nobody_knows(library):
     (['eval', 'retrieval', '--data', 'nowhere'], 1), (['eval', 'retrieval', '--data', 'nowhere', '--k', 0], 2), (['eval', 'passages', '--data', 'nowhere'], 1), (['eval', 'answers'], 2),
     (['eval', 'answers', '--recorded', 'nowhere', '--dataset', 'medqa', '--data', '.', '--policy', 'best'], 1), (['datasets', 'cmmqa', '--from', 'nowhere', '--out', 'x'], 1)])
 def test_the_console_script_refuses_as_main_does(argv, code, tmp_path):
-    script, main = cpqa(*argv, cwd=tmp_path), inside(*argv, cwd=tmp_path)
+    how = cpqa if argv[:2] == ['eval', 'retrieval'] else inside      # one of each kind as a process: what it catches, and what its parser refuses
+    script, main = how(*argv, cwd=tmp_path), inside(*argv, cwd=tmp_path)
     assert untroubled(script) and (script.returncode, script.stdout) == (main.returncode, main.stdout) == (code, '')
     assert script.stderr.splitlines()[-1] == main.stderr.splitlines()[-1] and (code == 2 or complaint(script))
 

@@ -161,6 +161,7 @@ def test_no_question_of_a_test_is_left_in_training(groups, tests, reserved):
     assert ho.without_leaks(clean, tests) == (clean, [])
 
 
+@pytest.mark.nightly
 def test_paraphrases_are_found_by_vectors(groups, tests):
     by_words, by_both = (ho.without_leaks(groups['bioasq'][::3], {'bioasq': tests['bioasq']}, e) for e in (None, EmbeddedEncoder(model=MINILM)))
     assert {g.key for g in by_both[0]} < {g.key for g in by_words[0]}
