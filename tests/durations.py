@@ -1,6 +1,6 @@
 """What each test file and each notebook costs: seconds of the processor, its child processes included, which a busy machine hardly changes.
 
-    python -m pytest --write-durations       writes tests/durations.json for the files that ran, and keeps the other rows
+    python -m pytest --write-durations       writes tests/durations.json for the files that ran, and keeps the other rows; then the same with  -m release
     python -m pytest --check-durations       fails where a row is exceeded by far: 3 times its seconds and 5 more (.ci/run does)
 """
 import json
@@ -90,7 +90,7 @@ class Durations:
         "Writes the table, or fails a run whose files have outgrown it."
         result = yield
         if self.worker: return result
-        if self.config.option.write_durations: write(self.found)
+        if self.config.option.write_durations: write(self.found, whole='not release' in self.config.option.markexpr)
         self.faults = over(self.found, table()) if self.config.option.check_durations else []
         if self.faults and session.exitstatus == pytest.ExitCode.OK: session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
@@ -101,8 +101,9 @@ class Durations:
         for fault in getattr(self, 'faults', ()): terminalreporter.write_line(f'too slow: {fault}', red=True)
 
 
-def write(found: dict[str, float]):
-    "Puts these rows into the table; rows of files and notebooks that are gone go."
-    root = TABLE.parent.parent
-    rows = {name: round(seconds, 1) for name, seconds in (table() | found).items() if (root/name).exists()}
+def write(found: dict[str, float], whole: bool = True):
+    "Puts these rows into the table, those of a run that is not `whole` where they are larger; rows of files and notebooks that are gone go."
+    root, old = TABLE.parent.parent, table()
+    new = found if whole else {name: max(seconds, old.get(name, 0)) for name, seconds in found.items()}
+    rows = {name: round(seconds, 1) for name, seconds in (old | new).items() if (root/name).exists()}
     TABLE.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + '\n', encoding='utf-8')

@@ -202,7 +202,7 @@ def on_a_terminal(*argv, code: int = 0, **env) -> str:
 
 
 def test_a_terminal_with_NO_COLOR_gets_no_colour(demo):
-    said = on_a_terminal('ask', STEERING, NO_COLOR='1')
+    said = on_a_terminal('ask', STEERING, '--depth', '1', NO_COLOR='1')
     codes = [code for part in said.split('\x1b[')[1:] for code in part.partition('m')[0].split(';')]
     assert 'aromatase' in said and not any(code.isdigit() and (30 <= int(code) <= 49 or 90 <= int(code) <= 107) for code in codes)
     assert '\x1b]' not in said and '\x9b' not in said and '\x07' not in said
@@ -243,7 +243,7 @@ def test_words_for_a_person_in_danger_come_before_any_error(options, why, form, 
 def test_words_for_a_person_in_danger_are_said_once(demo):
     for done in (inside('ask', DANGER), inside('ask', DANGER, '--json')): assert (done.returncode, done.stderr, done.stdout.count(WORDS)) == (0, '', 1)
     assert json.loads(done.stdout)['first'] == WORDS
-    said = uncoloured(on_a_terminal('ask', DANGER))
+    said = uncoloured(on_a_terminal('ask', DANGER, '--depth', '1'))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and NOT_ADVICE in said
 
 
@@ -251,7 +251,7 @@ def test_on_a_terminal_they_come_at_once_and_in_front_of_json(demo):
     said = uncoloured(on_a_terminal('ask', DANGER, '--library', 'no-such-library', code=1))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and 'not a library' in said
     ours, theirs = pty.openpty()
-    for argv, out in (((), 1), (('--json',), 1), (('--library', 'no-such-library'), 0)):   # the standard output goes to a file, which holds the whole answer
+    for argv, out in ((('--depth', '1'), 1), (('--depth', '1', '--json'), 1), (('--library', 'no-such-library'), 0)):   # the standard output goes to a file, which holds the whole answer
         done = subprocess.run([CPQA, 'ask', DANGER, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment())
         said = uncoloured(os.read(ours, 65536).decode())
         assert said.startswith(WORDS) and said.count(WORDS) == 1 and done.stdout.count(WORDS) == out
@@ -271,7 +271,7 @@ def test_words_for_a_person_in_danger_survive_every_kind_of_error(question, wron
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
 def test_words_for_a_person_in_danger_survive_a_full_disk(demo):
-    with open('/dev/full', 'w') as full: done = cpqa('ask', DANGER, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    with open('/dev/full', 'w') as full: done = cpqa('ask', DANGER, '--depth', 1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1 and done.stderr.startswith(WORDS) and 'cpqa: ' in done.stderr
 
 
@@ -288,7 +288,7 @@ def test_a_reader_that_leaves_early(demo):
     assert done.returncode == 0 and untroubled(done) and done.stdout == '[\n'
 
 
-@pytest.mark.parametrize('argv', [('ask', QUESTION), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)], ids=' '.join)
+@pytest.mark.parametrize('argv', [('ask', QUESTION, '--depth', '1'), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)], ids=' '.join)
 def test_a_reader_that_has_left(argv, demo):
     ours, theirs = os.pipe()
     os.close(ours)
@@ -299,7 +299,7 @@ def test_a_reader_that_has_left(argv, demo):
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
 def test_output_to_a_full_disk(demo):
-    with open('/dev/full', 'w') as full: done = cpqa('ask', QUESTION, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    with open('/dev/full', 'w') as full: done = cpqa('ask', QUESTION, '--depth', 1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1 and untroubled(done) and done.stderr.strip().startswith('cpqa: ')
 
 

@@ -39,6 +39,8 @@ def test_writing_keeps_the_rows_of_files_that_did_not_run_and_drops_those_that_a
     (tmp_path/'tests'/'durations.json').write_text(json.dumps({'tests/test_a.py': 1.0, 'tests/test_gone.py': 2.0}))
     durations.write({'tests/test_b.py': 3.14159})
     assert durations.table() == {'tests/test_a.py': 1.0, 'tests/test_b.py': 3.1}
+    durations.write({'tests/test_a.py': 7.0, 'tests/test_b.py': 1.0}, whole=False)   # its release tests alone
+    assert durations.table() == {'tests/test_a.py': 7.0, 'tests/test_b.py': 3.1}
 
 
 def test_all_cases_that_fail_are_told_and_each_has_a_place_of_its_own(tmp_path, monkeypatch):

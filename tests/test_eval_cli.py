@@ -860,6 +860,7 @@ def test_a_published_cell(data_dir, tmp_path):
     assert (round(100 * value(found, 'accuracy'), 2), found['n'], found['faults']['count'], found['answers_to_unknown_questions']) == (89.44, 1089, 0, 0)
 
 
+@pytest.mark.release
 def test_bm25_on_bioasq(data_dir, tmp_path):
     found = report(tmp_path, 'retrieval', '--data', data_dir/'bioasq_beir', '--retriever', 'bm25', '--run-file', tmp_path/'run', env={'CPQA_CACHE': SHARED}, how=cpqa)
     grades = {}

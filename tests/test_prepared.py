@@ -150,6 +150,7 @@ def test_tokens_are_those_of_minilm(text):
     assert token_offsets(text) == minilm_tokenizer().encode(text, add_special_tokens=False).offsets
 
 
+@pytest.mark.release
 def test_minilm_in_a_quarter_of_the_room(tmp_path):
     pytest.importorskip('nncf')
     small = FastEncoder(prepare_encoder(minilm_folder(), tmp_path/'w8', 'w8', label='small'))

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'What are the side effects of tamoxifen?'
 FLUSHES = 'Hot flushes were the main side effect.'
 ODD = {
-    'a title': '', 'a long sentence': 'tamoxifen ' * 5000 + 'end.', 'no end': 'tamoxifen goes on and on ' * 60, 'a table': 'Arm\tn\tHR\nTamoxifen\t12\t0.5 (0.3-0.8)\n' * 6,
+    'a title': '', 'a long sentence': 'tamoxifen ' * 1200 + 'end.', 'no end': 'tamoxifen goes on and on ' * 60, 'a table': 'Arm\tn\tHR\nTamoxifen\t12\t0.5 (0.3-0.8)\n' * 6,
     'Chinese': '患者接受了他莫昔芬治疗。肿瘤没有复发。' * 6, 'Arabic': 'تم علاج المرضى. لم يعد الورم. ' * 6,
     'control characters': 'Tamoxifen\x00 helped\x1b[2J. \x02\x03\x1f So\x7f it was\x85. ' * 4, 'a long word': 'ACGT' * 300,
 }
