@@ -1,14 +1,17 @@
 """What all tests share: a cache of their own, a closed network, the real data where it is at hand, and copies of the tree."""
+import functools
+import inspect
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
+from durations import Durations
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,9 +23,63 @@ os.environ['CPQA_CACHE'] = str(ROOT/'.cache'/'cpqa')
 # One thread for tiny networks, here and in the processes that tests start: several wait for each other by spinning, and the tests fill the cores.
 os.environ.setdefault('OMP_NUM_THREADS', '1')
 
+# CPQA_NIGHTLY=1 python -m pytest: all real articles and questions, and ten times the examples.
+NIGHTLY = os.environ.get('CPQA_NIGHTLY', '') not in ('', '0')
+
 # A slow machine is no bug; everything else is as Hypothesis sets it (in CI it draws the same examples each time).
-settings.register_profile('cpqa', settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile('cpqa', settings(), deadline=None, max_examples=200 if NIGHTLY else 20, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile('cpqa')
+
+
+def examples(nightly: int, daily: int = 20) -> settings:
+    "How many examples a property is tried on, at night and otherwise, where the 200 and 20 of the profile do not fit."
+    return settings(max_examples=nightly if NIGHTLY else min(daily, nightly))
+
+
+def sample(rows, n: int, seed: int = 0) -> list:
+    "All rows at night, otherwise the same `n` of them each time, in their order."
+    rows = list(rows)
+    kept = range(len(rows)) if NIGHTLY or n >= len(rows) else sorted(random.Random(seed).sample(range(len(rows)), n))
+    return [rows[i] for i in kept]
+
+
+def cases(names: str, rows):
+    """Like `pytest.mark.parametrize`, as one test: every row is tried, and all that fail are told together with what they hold.
+    A row has a `tmp_path` and a `monkeypatch` of its own; other fixtures are shared."""
+    names, rows = [name.strip() for name in names.split(',')], list(rows)
+
+    def decorate(test):
+        @functools.wraps(test)
+        def every_row(**fixtures):
+            wrong = {}
+            for i, values in enumerate(rows):
+                row = dict(zip(names, values if len(names) > 1 else (values,), strict=True))
+                with pytest.MonkeyPatch.context() as patch:
+                    own = {'monkeypatch': patch} if 'monkeypatch' in fixtures else {}
+                    if 'tmp_path' in fixtures:
+                        own['tmp_path'] = fixtures['tmp_path']/f'{names[0]} {i}'
+                        own['tmp_path'].mkdir()
+                    try: test(**row, **fixtures | own)
+                    except (Exception, pytest.fail.Exception) as e: wrong[i] = e
+            if wrong:
+                told = [f'{names} = {rows[i]!r:.300}\n{type(e).__name__}: {e}' for i, e in wrong.items()]
+                raise AssertionError(f'{len(wrong)} of {len(rows)} cases fail\n\n' + '\n\n'.join(told[:10])) from next(iter(wrong.values()))
+
+        parameters = inspect.signature(test).parameters
+        assert rows and set(names) <= set(parameters), f'{test.__name__} has no rows, or no parameter for one of {names}'
+        every_row.__signature__ = inspect.Signature([p for name, p in parameters.items() if name not in names])
+        return every_row
+    return decorate
+
+
+def pytest_addoption(parser):
+    parser.addoption('--write-durations', action='store_true', help='write what each test file took to tests/durations.json')
+    parser.addoption('--check-durations', action='store_true', help='fail where a test file takes far longer than tests/durations.json says')
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Durations(config))
+    if NIGHTLY and config.option.markexpr == 'not release and not nightly': config.option.markexpr = 'not release'
 
 
 # A shell that starts tests in the background has them, and the processes they start, ignore Ctrl-C, which some of them test.
@@ -99,18 +156,29 @@ def networks() -> dict:
 
 @pytest.fixture(scope='module')
 def loaded_once(networks):
-    "For modules about something else: the networks that come with cpqa are read and compiled by the first who asks, and the others share them."
+    """For modules about something else: the networks that come with cpqa are read and compiled by the first who asks, and the others share them
+    and what they once made of a batch, since most tests ask the same few questions."""
     from cpqa.retrieval import prepared
-    load, package = prepared.PreparedNetwork.__init__, prepared.MODELS
+    load, infer, package = prepared.PreparedNetwork.__init__, prepared.PreparedNetwork.infer, prepared.MODELS
 
     def shared(self, folder, *args, **more):
         if Path(folder).parent != package: return load(self, folder, *args, **more)
         key = str(folder), args, tuple(sorted(more.items())), prepared.has_bf16()
         if key not in networks:
             load(self, folder, *args, **more)
-            networks[key] = dict(self.__dict__)
-        self.__dict__ |= networks[key] | {'tokenizer': prepared.require('tokenizers', 'offline').Tokenizer.from_file(str(Path(folder)/'tokenizer.json'))}
+            networks[key] = dict(self.__dict__), {}
+        loaded, self.remembered = networks[key]
+        self.__dict__ |= loaded | {'tokenizer': prepared.require('tokenizers', 'offline').Tokenizer.from_file(str(Path(folder)/'tokenizer.json'))}
+
+    def remembered(self, work):
+        if not hasattr(self, 'remembered'): return (yield from infer(self, work))
+        for batch in work:
+            if (key := known(batch)) not in self.remembered: [self.remembered[key]] = infer(self, [batch])
+            yield self.remembered[key].copy()
+
+    def known(batch) -> tuple: return tuple((name, rows.shape, rows.tobytes()) for name, rows in sorted(batch.items()))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepared.PreparedNetwork, '__init__', shared)
+        patch.setattr(prepared.PreparedNetwork, 'infer', remembered)
         yield

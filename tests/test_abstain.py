@@ -16,6 +16,7 @@ from cpqa.core.records import Evidence, Passage
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
 from cpqa.retrieval.encoders import EmbeddedEncoder
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 MODELS = read_confidence_models()
 RESULTS = ROOT/'benchmarks'/'results'/'abstention.json'
 WORDS = 'Walking eased fatigue in people with XYZ1 tumours'

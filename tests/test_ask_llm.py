@@ -1,6 +1,6 @@
 """`cpqa ask` with a language model of each kind, from end to end: the real SDKs against a server on 127.0.0.1, a local model, a recording, and what can go wrong.
 
-One question of each service, and what a terminal gets, are asked of the console script; the others in this process."""
+One question, and what a terminal gets, are asked of the console script; the others in this process."""
 import json
 import os
 import pty
@@ -8,6 +8,7 @@ import re
 import subprocess
 
 import pytest
+from conftest import cases
 from helpers import CPQA, complaint, cpqa, environment, escapes, good, inside
 
 from cpqa.core.llm_server import LLMServer
@@ -49,7 +50,7 @@ def asked(*argv, env={}, how=inside) -> dict: return json.loads(good('ask', QUES
 @pytest.mark.parametrize('way', ['anthropic', 'openai', 'openai at a URL'])
 def test_each_service_answers_and_its_claims_are_checked(way, server):
     name, env = ways(server)[way]
-    answer = asked('--llm', name, env=env, how=cpqa)
+    answer = asked('--llm', name, env=env, how=cpqa if way == 'anthropic' else inside)
     assert answer['label'] == 'yes' and answer['kind'] == 'yesno' and not answer['abstained']
     assert [bool(c['fault']) for c in answer['claims']] == [False, True] and '99999999' not in answer['used_PMIDs'] and len(answer['used_PMIDs']) == 1
     assert '[not confirmed' in answer['response'] and answer['usage']['calls'] == 1 and answer['model']
@@ -64,7 +65,7 @@ def test_strict_leaves_out_what_fails(server):
 
 def test_the_terminal_shows_marks_and_no_key(server):
     name, env = ways(server)['anthropic']
-    out = good('ask', QUESTION, '--llm', name, env=env)
+    out = good('ask', QUESTION, '--llm', name, env=env, how=inside)
     assert 'NOT SUPPORTED' in out or 'not confirmed' in out
     assert KEY not in out and not escapes(out)
 
@@ -117,13 +118,13 @@ def test_a_local_model(tmp_path):
     assert answer['abstained'] and 'JSON' in answer['reason'] and answer['evidence'] and answer['usage']['calls'] == 2 and answer['usage']['cost'] == 0
 
 
-@pytest.mark.parametrize('fault,reason', [('401', 'key'), ('gone', 'model'), ('quota', 'spent'), ('notjson=9', 'JSON'), ('half=9', 'JSON'), ('empty=9', 'no text'), ('refusal', 'refuses')])
+@cases('fault,reason', [('401', 'key'), ('gone', 'model'), ('quota', 'spent'), ('notjson=9', 'JSON'), ('half=9', 'JSON'), ('empty=9', 'no text'), ('refusal', 'refuses')])
 def test_what_goes_wrong_is_an_abstention_with_the_evidence(fault, reason):
     with LLMServer(copying, misbehave=fault if '=' in fault else f'{fault}=9') as server: answer = asked('--llm', f'openai:toy@{server.url}/v1')
     assert answer['abstained'] and answer['evidence'] and not answer['citations'] and reason.lower() in answer['reason'].lower()
 
 
-@pytest.mark.parametrize('argv,said', [
+@cases('argv,said', [
     (['--llm', 'magic'], 'no language model'), (['--llm', 'openai:'], 'no language model'), (['--strict'], 'give --llm too'), (['--option', 'a'], 'give --llm too'),
     (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'], '2 to 26 options'), (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--record', 'a', '--replay', 'b'], 'give one of them'),
     (['--llm', 'none', '--max-cost', '1'], 'give --llm too'), (['--llm', 'anthropic:claude-x'], 'ANTHROPIC_API_KEY')])
@@ -149,7 +150,7 @@ def test_danger_comes_first_whoever_answers(server):
     for more in ([], ['--llm', name]):
         answer = json.loads(good('ask', 'I took all my morphine tablets at once, what now?', *more, '--json', env=env, how=inside))
         assert 'emergency number' in answer['first']
-    out = good('ask', 'I took all my morphine tablets at once, what now?')
+    out = good('ask', 'I took all my morphine tablets at once, what now?', how=inside)
     assert out.index('emergency number') < out.index('Searched')
 
 

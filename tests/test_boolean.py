@@ -6,7 +6,8 @@ import unicodedata
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
+from conftest import cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -230,7 +231,7 @@ def date_key(d: Document) -> tuple:
     return int(d.date.replace('-', '').ljust(8, '0')) if d.date else 0, int(digits[0]) if digits else 0, d.id
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(libraries, st.lists(queries, min_size=8, max_size=14))
 def test_as_a_naive_evaluator(tmp_path_factory, records, asked):
     made = index(records, tmp_path_factory.mktemp('naive'))
@@ -260,14 +261,14 @@ def crowded(tmp_path_factory):
     return index(records, tmp_path_factory.mktemp('crowd')), records
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.tuples(word_terms(), near_terms(), mesh_terms(), fact_terms(), author_terms(), date_terms(), queries))
 def test_each_kind_of_term_as_a_naive_evaluator(crowded, asked):
     made, records = crowded
     for query, has in asked: assert set(made.search(query, k=200).ids) == {d.id for d in records if has(d)}, query
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(libraries, st.lists(loose_words(), min_size=6, max_size=9))
 def test_words_without_tags_as_a_naive_evaluator(tmp_path_factory, records, asked):
     made = index(records, tmp_path_factory.mktemp('loose'))
@@ -302,8 +303,8 @@ def test_truncation_to_thousands_of_words_is_exact(large, monkeypatch):
         assert large.search('"feed99 feedback*"[ab]').ids == ('1',)
 
 
-@pytest.mark.parametrize('page', [1, 3, 100, 5000])
-@pytest.mark.parametrize('query', ['tea', 'breast', 'ears[mh]', 'ears[mh] OR feed99', 'all[sb]', '2005[dp]', 'feed00007 OR ears[mh] OR 1[uid]'])
+@cases('page', [1, 3, 100, 5000])
+@cases('query', ['tea', 'breast', 'ears[mh]', 'ears[mh] OR feed99', 'all[sb]', '2005[dp]', 'feed00007 OR ears[mh] OR 1[uid]'])
 def test_ties_are_broken_as_everywhere_whatever_the_page(large, query, page, monkeypatch):
     whole = large.search(query, k=4000)
     assert list(whole.hits) == in_order(whole.hits) and len(whole.hits) == whole.count
@@ -342,7 +343,7 @@ def test_the_usual_name_of_a_cancer_is_its_heading(tmp_path):
         assert f'"{name}"[MeSH Terms]' in made.search(typed).translation
 
 
-@pytest.mark.parametrize('name', DEEP)
+@cases('name', DEEP)
 def test_deep_and_long_queries_end_in_an_answer_or_a_query_error(name, large):
     def ask():
         try: answers.append(large.search(DEEP[name]).count)
@@ -354,7 +355,7 @@ def test_deep_and_long_queries_end_in_an_answer_or_a_query_error(name, large):
     assert len(answers) == 2 and answers[0] == answers[1]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(['AND', 'OR', 'NOT', '(', ')', '"', '[ti]', '[dp]', '[mh]', '[au]', '[sb]', '[tiab:~2]', 'tea', 'feed*', '2005', ':', '2007',
                                                                  'ears', '/', '*', '[', ']', '\\', '.*', '\0', 'é', '٣', 'ﬁ', '😀']), max_size=12).map(' '.join)))
 def test_any_text_is_answered_or_refused(large, query):

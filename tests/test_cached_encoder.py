@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.retrieval.cached_encoder import CachedEncoder
@@ -39,7 +39,7 @@ def rows(path: Path) -> int:
     with closing(sqlite3.connect(path)) as db: return db.execute('SELECT count(*) FROM vectors').fetchone()[0]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(calls=st.lists(st.tuples(st.sampled_from(['query', 'document']), st.lists(st.text(max_size=6), max_size=6)), max_size=6), most=st.integers(1, 8))
 def test_never_another_vector(calls, most, tmp_path_factory):
     path = tmp_path_factory.mktemp('any')/'v.sqlite'
@@ -109,7 +109,7 @@ def test_a_writer_that_holds_the_file(tmp_path):
     assert rows(path) == 1 and not path.with_name('v.sqlite.damaged').exists()   # busy is not damaged
 
 
-@pytest.mark.parametrize('harm', ['empty', 'cut', 'head', 'noise', 'row', 'folder', 'another database', 'text'])
+@cases('harm', ['empty', 'cut', 'head', 'noise', 'row', 'folder', 'another database', 'text'])
 def test_damage_is_never_an_error(harm, tmp_path):
     path, texts = tmp_path/'v.sqlite', [f'text {i}' for i in range(300)]
     CachedEncoder(Noting(), path).encode(texts)

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.evaluation.statistics import wilson
@@ -60,7 +60,7 @@ def test_logistic_agrees_with_scikit_learn():
     assert (ours.slope, ours.intercept) == pytest.approx((theirs.coef_[0, 0], theirs.intercept_[0]), rel=1e-4)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 10_000), st.integers(20, 200), st.booleans())
 def test_isotonic_agrees_with_scikit_learn(seed, n, coarse):
     isotonic = pytest.importorskip('sklearn.isotonic')
@@ -91,7 +91,7 @@ def judged(min_size: int = 2):
     return st.lists(st.tuples(numbers, st.booleans()), min_size=min_size, max_size=60).filter(lambda x: len({y for _, y in x}) == 2)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(judged(), st.lists(st.floats(allow_nan=False, width=32), max_size=40), st.sampled_from(METHODS))
 def test_an_order_is_never_turned_round(data, scores, method):
     x, y = zip(*data)
@@ -103,7 +103,7 @@ def test_an_order_is_never_turned_round(data, scores, method):
     assert Calibrator.from_json(c.to_json()) == c
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=50, unique=True))
 def test_different_scores_have_different_probabilities(scores):
     scores = sorted({round(s, 2) for s in scores})
@@ -116,15 +116,15 @@ def test_a_few_passages_give_no_certainty():
         assert 0 < p.min() and p.max() < 1
 
 
-@pytest.mark.parametrize('scores', [[1, math.nan], [math.nan], np.array([1, 2, math.nan], dtype=np.float32)])
-@pytest.mark.parametrize('method', METHODS)
+@cases('scores', [[1, math.nan], [math.nan], np.array([1, 2, math.nan], dtype=np.float32)])
+@cases('method', METHODS)
 def test_a_score_that_is_not_a_number_is_an_error(scores, method):
     c = fit_calibrator([1, 2, 3], [0, 1, 1], method)
     with pytest.raises(CalibrationError, match=f'place {len(scores) - 1} is not a number'): c.probability(scores)
     with pytest.raises(CalibrationError): fit_calibrator(scores, [1] * len(scores), method)
 
 
-@pytest.mark.parametrize('x, y, why', [([], [], '0 of 0'), ([1, 2], [0, 0], '0 of 2'), ([1, 2], [0, 2], 'neither 0 nor 1'), ([1, math.inf], [0, 1], 'infinite'),
+@cases('x, y, why', [([], [], '0 of 0'), ([1, 2], [0, 0], '0 of 2'), ([1, 2], [0, 2], 'neither 0 nor 1'), ([1, math.inf], [0, 1], 'infinite'),
                                        ([3, 2, 1], [0, 0, 1], 'not more often relevant'), ([2, 2], [0, 1], 'alike'), ([[1, 2]], [[0, 1]], r'\(1, 2\)')])
 def test_what_cannot_be_fitted_is_said(x, y, why):
     with pytest.raises(CalibrationError, match=why): fit_calibrator(x, y)
@@ -143,7 +143,7 @@ def test_scores_are_no_probabilities(measure):
 
 # ---- bins
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.tuples(st.floats(0, 1) | st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.booleans()), min_size=2, max_size=80).filter(lambda x: len({y for _, y in x}) == 2),
        st.integers(1, 12), st.sampled_from(['count', 'width']))
 def test_bins_hold_every_passage_once(data, bins, by):
@@ -202,7 +202,7 @@ def test_the_shipped_ones_are_those_of_the_benchmark():
         assert row['method'] == c.method and 'round 10' in row['questions']
 
 
-@pytest.mark.parametrize('damage', [b'', b'[', b'{}', b'[{"method": "magic"}]', b'[{"method": "logistic", "slope": "1"}]', b'[{"method": "isotonic"}]',
+@cases('damage', [b'', b'[', b'{}', b'[{"method": "magic"}]', b'[{"method": "logistic", "slope": "1"}]', b'[{"method": "isotonic"}]',
                                     b'[{"method": "isotonic", "knots": [[0, 0.5], [1, 0.4]]}]', b'[{"method": "logistic", "slope": 1e999}]', b'\xff\xfe'])
 def test_a_damaged_file_says_what_to_do(tmp_path, damage):
     path = tmp_path/'calibrators.json'

@@ -7,9 +7,9 @@ import string
 from itertools import islice
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, cases, examples
 from helpers import escapes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.answering.citations import FAULTS, WITHHELD, check_draft, commands, fault, fault_group, unsafe
@@ -95,7 +95,7 @@ def test_a_sentence_of_another_abstract_is_not_found(quotes):
 
 # ---- quotes, on invented texts
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.text(max_size=200), st.text(max_size=80))
 def test_any_text_can_be_looked_up(text, quote):
     document = Document('x', text=text)
@@ -105,12 +105,12 @@ def test_any_text_can_be_looked_up(text, quote):
     assert whole is None or whole.distance == 0
 
 
-@pytest.mark.parametrize('text', ['a ' * 50_000, 'ab' * 50_000, '\u200b' * 50_000, ' ' * 100_000, '<' * 50_000, 'tea, ' * 20_000, '1.5 ' * 20_000])
+@cases('text', ['a ' * 50_000, 'ab' * 50_000, '\u200b' * 50_000, ' ' * 100_000, '<' * 50_000, 'tea, ' * 20_000, '1.5 ' * 20_000])
 def test_a_strange_text_ends(text):
     for quote in ('tea, ' * 100, 'ab' * 200, 'tea sleep risk adults', text[:500]): find_quote(quote, Document('x', text=text))
 
 
-@pytest.mark.parametrize('quote, text', [
+@cases('quote, text', [
     ('effective in adults with pain', 'Tea was ineffective in adults with pain.'),
     ('small cell lung cancer shrank', 'non-small cell lung cancer shrank.'),
     ('5 mg of tea a day helped', '1.5 mg of tea a day helped.'),
@@ -156,7 +156,7 @@ def test_a_quote_out_of_its_sentence_does_not_pass():
     assert not checked(DraftClaim('Tamoxifen lowered breast cancer recurrence.', 'n', 'tamoxifen lowered breast cancer recurrence'), documents=denied).claims[0].holds
 
 
-@pytest.mark.parametrize('bad', ['<script>x()</script>', '![i](http://a.example/?q)', 'see www.shop.example', '\x1b[31m', '\u202e', '<!-- x -->', 'sk-ant-' + 'api03-NotAKeyAtAll'])
+@cases('bad', ['<script>x()</script>', '![i](http://a.example/?q)', 'see www.shop.example', '\x1b[31m', '\u202e', '<!-- x -->', 'sk-ant-' + 'api03-NotAKeyAtAll'])
 def test_what_is_unsafe_goes_no_further(bad):
     result = checked(DraftClaim(f'Tamoxifen lowered breast cancer recurrence {bad}', 't3', SENTENCE))
     assert unsafe(f'Tea {bad}') and result.claims[0].text == WITHHELD and fault_group(result.claims[0].why) == 'text'

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import cases
 from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, inside, mount, unmount, untroubled, write_beir,
                      write_xml)
 
@@ -85,7 +86,7 @@ def mixed(files) -> Path:
 def bare(files) -> Path:
     "The same without vectors."
     out = files[0].parent/'bare'
-    good('index', 'build', *files, '--out', out, '--no-vectors')
+    here('index', 'build', *files, '--out', out, '--no-vectors')
     return out
 
 
@@ -129,7 +130,7 @@ def test_ask_in_json(usual, demo):
 
 
 def test_ask_in_words(usual):
-    said = good('ask', QUESTION)
+    said = here('ask', QUESTION)
     for c in usual['citations']: assert c['quote'] in said and f'PMID {c["pmid"]}' in said and c['url'] in said
     assert QUESTION in said and NOT_ADVICE in said and usual['library'] in said
 
@@ -182,27 +183,27 @@ def test_odd_questions(question, demo):
     resolves(answer, demo)
 
 
-def test_markup_is_shown_and_not_obeyed(demo): assert ODD['markup'] in good('ask', ODD['markup'])
+def test_markup_is_shown_and_not_obeyed(demo): assert ODD['markup'] in here('ask', ODD['markup'])
 
 
 STEERING = 'Do \x1b[31maromatase\x1b[0m inhibitors\x07 harm \x1b]0;owned\x07the \x9b2Jheart\x08\x7f \u202e in breast cancer?'
 
 
 def test_control_characters_never_reach_the_terminal(demo):
-    said = good('ask', STEERING)
+    said = here('ask', STEERING)
     assert 'aromatase' in said and escapes(said) == []
-    assert '\x1b' not in good('ask', STEERING, '--json')
+    assert '\x1b' not in here('ask', STEERING, '--json')
 
 
 def test_a_hostile_document_steers_no_terminal(tmp_path):
     lines = [json.dumps({'_id': id, 'title': 'Aspirin\x1b]0;owned\x07 and \x9b2Jpolyps',
                          'text': 'Aspirin \x1b[8mprevents\u202e polyps.\x08\x08'})
              for id in ('PMC\x1b[31m7', 'PMC8', '\x1b[1m 9')]
-    build = cpqa('index', 'build', write_beir(tmp_path/'hostile\x1b[31m.jsonl', [], *lines, '{"_id": "\x1b[1m"}'), '--out',
+    build = inside('index', 'build', write_beir(tmp_path/'hostile\x1b[31m.jsonl', [], *lines, '{"_id": "\x1b[1m"}'), '--out',
                  tmp_path/'library')
-    said = [build.stdout + build.stderr.replace(str(tmp_path), ''), good('index', 'info', tmp_path/'library'),
-            good('search', 'aspirin', '--library', tmp_path/'library', '--retriever', 'bm25'),
-            good('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
+    said = [build.stdout + build.stderr.replace(str(tmp_path), ''), here('index', 'info', tmp_path/'library'),
+            here('search', 'aspirin', '--library', tmp_path/'library', '--retriever', 'bm25'),
+            here('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
     assert 'polyps' in said[2] and 'PMC8' in said[3]
     assert [escapes(s) for s in said] == [[], [], [], []]
 
@@ -228,17 +229,16 @@ def on_a_terminal(*argv, code: int = 0, **env) -> str:
 
 
 def test_a_terminal_with_NO_COLOR_gets_no_colour(demo):
-    said = on_a_terminal('ask', STEERING, NO_COLOR='1')
+    said = on_a_terminal('ask', STEERING, '--depth', '1', NO_COLOR='1')
     codes = [code for part in said.split('\x1b[')[1:] for code in part.partition('m')[0].split(';')]
     assert 'aromatase' in said and not any(code.isdigit() and (30 <= int(code) <= 49 or 90 <= int(code) <= 107) for code in codes)
     assert '\x1b]' not in said and '\x9b' not in said and '\x07' not in said
 
 
 def test_a_command_that_went_well_says_nothing_on_stderr(mixed, tmp_path, files):
-    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['search', 'ginger', '--library', mixed],
-                 ['index', 'info', mixed],
-                 ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
-        assert cpqa(*argv).stderr == ''
+    assert cpqa('ask', 'Does ginger ease nausea?', '--library', mixed).stderr == ''
+    for argv in (['search', 'ginger', '--library', mixed], ['index', 'info', mixed], ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
+        assert inside(*argv).stderr == ''
 
 
 # ---- words for a person in danger
@@ -258,22 +258,23 @@ WRONG = {
 def uncoloured(text: str) -> str: return re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', text)
 
 
-@pytest.mark.parametrize('form', [(), ('--json',)], ids=['text', 'json'])
-@pytest.mark.parametrize('options, why', WRONG.values(), ids=WRONG.keys())
+@cases('form', [(), ('--json',)])
+@cases('options, why', WRONG.values())
 def test_words_for_a_person_in_danger_come_before_any_error(options, why, form, tmp_path):
     env = {'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None, 'CPQA_CACHE': str(tmp_path)}
-    assert why in complaint(cpqa('ask', QUESTION, *options, *form, env=env))   # and nothing else, where nobody is in danger
-    done = cpqa('ask', DANGER, *options, *form, env=env)
+    assert why in complaint(inside('ask', QUESTION, *options, *form, env=env))   # and nothing else, where nobody is in danger
+    how = cpqa if why == 'not a library' and not form else inside
+    done = how('ask', DANGER, *options, *form, env=env)
     assert (done.returncode, done.stdout) == (1, '') and untroubled(done)
     said, error = done.stderr.split('\n\n')
     assert said == WORDS and error.startswith('cpqa: ') and why in error
 
 
 def test_words_for_a_person_in_danger_are_said_once(demo):
-    for done in (cpqa('ask', DANGER), cpqa('ask', DANGER, '--json')):
+    for done in (inside('ask', DANGER), inside('ask', DANGER, '--json')):
         assert (done.returncode, done.stderr, done.stdout.count(WORDS)) == (0, '', 1)
     assert json.loads(done.stdout)['first'] == WORDS
-    said = uncoloured(on_a_terminal('ask', DANGER))
+    said = uncoloured(on_a_terminal('ask', DANGER, '--depth', '1'))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and NOT_ADVICE in said
 
 
@@ -281,7 +282,7 @@ def test_on_a_terminal_they_come_at_once_and_in_front_of_json(demo):
     said = uncoloured(on_a_terminal('ask', DANGER, '--library', 'no-such-library', code=1))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and 'not a library' in said
     ours, theirs = pty.openpty()
-    for argv, out in (((), 1), (('--json',), 1), (('--library', 'no-such-library'), 0)):
+    for argv, out in ((('--depth', '1'), 1), (('--depth', '1', '--json'), 1), (('--library', 'no-such-library'), 0)):
         # the standard output goes to a file, which holds the whole answer
         done = subprocess.run([CPQA, 'ask', DANGER, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True,
                               env=environment())
@@ -291,10 +292,10 @@ def test_on_a_terminal_they_come_at_once_and_in_front_of_json(demo):
     os.close(theirs)
 
 
-@pytest.mark.parametrize('wrong, code',
+@cases('wrong, code',
                          [(KeyboardInterrupt(), 130), (CpqaError('odd'), 1), (OSError('odd'), 1), (ZeroDivisionError('odd'), 1),
-                          (MemoryError(), 1)], ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize('question', [DANGER, QUESTION], ids=['danger', 'none'])
+                          (MemoryError(), 1)])
+@cases('question', [DANGER, QUESTION])
 def test_words_for_a_person_in_danger_survive_every_kind_of_error(question, wrong, code, monkeypatch, capsys):
     def fails(*args, **kwargs): raise wrong
     monkeypatch.setattr('cpqa.pipeline.CancerQA', fails)
@@ -305,26 +306,26 @@ def test_words_for_a_person_in_danger_survive_every_kind_of_error(question, wron
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
 def test_words_for_a_person_in_danger_survive_a_full_disk(demo):
-    with open('/dev/full', 'w') as full: done = cpqa('ask', DANGER, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    with open('/dev/full', 'w') as full: done = cpqa('ask', DANGER, '--depth', 1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1 and done.stderr.startswith(WORDS) and 'cpqa: ' in done.stderr
 
 
 @pytest.mark.parametrize('argv', [('ask', DANGER, '--depth', '0'), (*DANGER.split(),), (DANGER,), ('ask', DANGER, '--magic')],
                          ids=['depth', 'no command, no quotes', 'no command', 'no option'])
 def test_words_for_a_person_in_danger_follow_a_command_that_is_none(argv):
-    done = cpqa(*argv)
+    done = inside(*argv)
     assert done.returncode == 2 and done.stdout == '' and re.fullmatch(f'cpqa: [^\n]+\n\n{re.escape(WORDS)}\n\n', done.stderr)
 
 
 # ---- where the output goes
 
 def test_a_reader_that_leaves_early(demo):
-    done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" ask "{QUESTION}" --json | head -1'], capture_output=True, text=True,
+    done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" search tamoxifen --retriever bm25 --json | head -1'], capture_output=True, text=True,
                           env=environment())
-    assert done.returncode == 0 and untroubled(done) and done.stdout == '{\n'
+    assert done.returncode == 0 and untroubled(done) and done.stdout == '[\n'
 
 
-@pytest.mark.parametrize('argv', [('ask', QUESTION), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)], ids=' '.join)
+@pytest.mark.parametrize('argv', [('ask', QUESTION, '--depth', '1'), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)], ids=' '.join)
 def test_a_reader_that_has_left(argv, demo):
     ours, theirs = os.pipe()
     os.close(ours)
@@ -335,12 +336,12 @@ def test_a_reader_that_has_left(argv, demo):
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
 def test_output_to_a_full_disk(demo):
-    with open('/dev/full', 'w') as full: done = cpqa('ask', QUESTION, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    with open('/dev/full', 'w') as full: done = cpqa('ask', QUESTION, '--depth', 1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1 and untroubled(done) and done.stderr.strip().startswith('cpqa: ')
 
 
 def test_output_to_nowhere(mixed):
-    for argv in (['index', 'info', mixed], ['ask', 'Does ginger ease nausea?', '--library', mixed]):
+    for argv in (['index', 'info', mixed], ['search', 'ginger', '--library', mixed, '--retriever', 'bm25']):
         done = subprocess.run(['sh', '-c', 'exec "$@" >&-', 'sh', CPQA, *argv], capture_output=True, text=True, env=environment())
         assert untroubled(done)
 
@@ -424,9 +425,9 @@ def test_a_library_of_titles_only(tmp_path):
 
 
 def test_relative_places(files, tmp_path):
-    good('index', 'build', *map(os.path.relpath, files, [tmp_path]*3), '--out', 'here/there/', '--no-vectors', cwd=tmp_path)
+    here('index', 'build', *map(os.path.relpath, files, [tmp_path]*3), '--out', 'here/there/', '--no-vectors', cwd=tmp_path)
     unharmed(tmp_path/'here'/'there')
-    assert 'Ginger' in good('search', 'ginger', '--library', './here/there', '--retriever', 'bm25', cwd=tmp_path)
+    assert 'Ginger' in here('search', 'ginger', '--library', './here/there', '--retriever', 'bm25', cwd=tmp_path)
 
 
 def test_a_link_to_a_library_can_be_replaced_again_and_again(old, files, tmp_path):
@@ -515,7 +516,7 @@ HOLLOW = {
 }
 
 
-@pytest.mark.parametrize('name, data', BROKEN.values(), ids=BROKEN.keys())
+@cases('name, data', BROKEN.values())
 def test_a_broken_file_after_a_good_one(name, data, old, files, tmp_path):
     (tmp_path/name).write_bytes(data)
     assert name in complaint(inside('index', 'build', files[1], tmp_path/name, '--out', old, '--no-vectors'))
@@ -540,8 +541,8 @@ def test_a_file_that_is_not_there(old, files, tmp_path):
 def test_names_that_are_not_text(old):
     assert 'no such file' in complaint(cpqa('index', 'build', b'caf\xe9.xml', '--out', old, '--no-vectors'))
     unharmed(old)
-    for argv in (['ask', b'caf\xe9 aromatase inhibitors'], ['search', b'caf\xe9', '--library', old, '--retriever', 'bm25']):
-        done = cpqa(*argv)
+    for how, argv in ((inside, ['ask', os.fsdecode(b'caf\xe9 aromatase inhibitors')]), (cpqa, ['search', b'caf\xe9', '--library', old, '--retriever', 'bm25'])):
+        done = how(*argv)
         assert done.returncode == 0 and untroubled(done) or complaint(done)
 
 
@@ -559,15 +560,15 @@ USAGE = [('ask',), ('index',), ('index', 'build', 'a.xml'), ('nonsense',), ('sea
          ('search', 'x', '--retriever', 'magic'), ('ask', 'x', '--depth', '0'), ('ask', 'x', '--quotes', '1.5')]
 
 
-@pytest.mark.parametrize('argv', USAGE, ids=lambda argv: ' '.join(argv) or 'nothing')
+@cases('argv', USAGE)
 def test_a_command_that_is_none(argv):
-    reason = complaint(cpqa(*argv), 2)
+    reason = complaint(cpqa(*argv) if argv == USAGE[0] else inside(*argv), 2)
     assert 'cpqa help' in reason and ' _' not in reason   # where to read on, and no name from the inside of the program
 
 
 def test_help():
     for argv in (('--help',), ('ask', '--help'), ('index', 'build', '--help')):
-        assert good(*argv).startswith('usage: cpqa')
+        assert here(*argv).startswith('usage: cpqa')
     assert good() == here('help') == here('--help') == here('-h')
     assert here('help', 'index', 'build') == here('index', 'build', '--help') and here('-V') == here('--version') == f'cpqa {__version__}\n'
 
@@ -580,10 +581,10 @@ def test_the_help_of_ask_begins_with_what_people_use_most():
     assert max(map(len, said.splitlines())) <= 80 and '{}' not in said
 
 
-@pytest.mark.parametrize('argv, meant',
+@cases('argv, meant',
                          [(('aks', 'Why?'), 'ask'), (('help', 'serch'), 'search'), (('index', 'bild'), 'build'),
                           (('ask', 'Why?', '--libary', 'x'), '--library'),
-                                         (('eval', 'retrieval', '--retreiver', 'bm25'), '--retriever')], ids=' '.join)
+                                         (('eval', 'retrieval', '--retreiver', 'bm25'), '--retriever')])
 def test_what_was_meant(argv, meant): assert f'did you mean {meant}' in complaint(inside(*argv), 2)
 
 
@@ -629,7 +630,7 @@ DAMAGES = {                      # what is done to the library, and a word of th
 }
 
 
-@pytest.mark.parametrize('damage, word', DAMAGES.values(), ids=DAMAGES.keys())
+@cases('damage, word', DAMAGES.values())
 def test_a_damaged_library(damage, word, mixed, tmp_path):
     broken = shutil.copytree(mixed, tmp_path/'broken')
     damage(broken)
@@ -815,7 +816,7 @@ def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
                                                                                               '--trace', *options)
 
 
-@pytest.mark.parametrize('argv, why', [
+@cases('argv, why', [
     (('ask', 'Why?', '--reranker', 'magic'), "'magic' is not a reranker: choose none, bm25"),
     (('ask', 'Why?', '--reranker', ''), "'' is not a reranker"),
     (('ask', 'Why?', '--reranker', 'cross-encoder:/no/such'), 'give a folder that holds a model'),
@@ -832,7 +833,7 @@ def test_the_trace_tells_what_ordered_the_passages(options, ranked, single):
     (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'magic'), "'magic' is not a segmenter"),
     (('index', 'build', 'x.xml', '--out', 'y', '--segmenter', 'fixed:5:5'), 'less than its size (5), got 5'),
     (('index', 'build', 'x.xml', '--out', 'y', '--no-vectors', '--segmenter', 'seos'), 'leave out the segmenter'),
-], ids=lambda value: ' '.join(value) if isinstance(value, tuple) else '')
+])
 def test_ways_that_are_none(argv, why, tmp_path):
     assert why in complaint(inside(*argv, cwd=tmp_path, env={'CPQA_CACHE': str(tmp_path/'cache')}))
     assert list(tmp_path.iterdir()) == []   # no demo library, no model was made first
@@ -860,7 +861,7 @@ def test_a_damaged_demo_library_heals_itself(damage, demo, tmp_path):
     own = shutil.copytree(theirs, tmp_path/'libraries'/theirs.name)
     (tmp_path/'models').symlink_to(Path(os.environ['CPQA_CACHE'])/'models')
     DAMAGES[damage][0](own)
-    answer = ask(QUESTION, env={'CPQA_CACHE': tmp_path})
+    answer = asked(QUESTION, env={'CPQA_CACHE': str(tmp_path)})
     assert not answer['abstained']
     resolves(answer, demo)
     assert held(own) == held(theirs)

@@ -6,6 +6,7 @@ import sys
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.release
 SCRIPT = ROOT/'benchmarks'/'cross_encoder_gpu.py'
 
 

@@ -3,7 +3,8 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.answering.direction import RULES, Sentence, direction, pointing, verdict
@@ -33,7 +34,7 @@ def test_another_name_or_number_is_no_yes(question):
     assert direction(question, other) != 'for'
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.text(max_size=120), st.text(max_size=200), st.text(max_size=60))
 def test_any_text_has_a_direction_and_a_rule(question, sentence, title):
     way, rule = pointing(question, sentence, title)
@@ -43,7 +44,7 @@ def test_any_text_has_a_direction_and_a_rule(question, sentence, title):
 sentences = st.lists(st.builds(Sentence, st.sampled_from('abc'), st.sampled_from([*YES, *NO, *NEITHER]), st.just(''), st.floats(0, 1)), max_size=8)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(sentences)
 def test_a_label_has_a_heavier_side_and_counts_are_of_papers(some):
     found = verdict(QUESTION, some)

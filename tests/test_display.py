@@ -3,6 +3,7 @@ import json
 import re
 
 import pytest
+from conftest import cases
 from helpers import escapes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from cpqa.libraries import build_index
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.sources import Scope
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 EVIL = '</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]'
 TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small'}
 
@@ -47,7 +49,7 @@ ANSWER = everything('Tamoxifen helped.')
 
 # ---- safe
 
-@pytest.mark.parametrize('text', [EVIL, '', 'plain', '<!-- -->', '&lt;b&gt;', '{0.__class__} %s', 'تاموكسيفين', 'a' * 5000])
+@cases('text', [EVIL, '', 'plain', '<!-- -->', '&lt;b&gt;', '{0.__class__} %s', 'تاموكسيفين', 'a' * 5000])
 def test_a_parser_finds_our_elements_alone(text):
     tree = page(everything(text))
     assert tree.tag == 'div' and {e.tag for e in tree.iter()} <= TAGS
@@ -66,7 +68,7 @@ def test_any_text_stays_text(text):
     assert not escapes(shown(answer, 60))
 
 
-@pytest.mark.parametrize('url', ['javascript:alert(1)', 'http://example.org', 'data:text/html,x', '//evil', '', ' https://x'])
+@cases('url', ['javascript:alert(1)', 'http://example.org', 'data:text/html,x', '//evil', '', ' https://x'])
 def test_only_https_is_linked(url): assert list(page(replace(ANSWER, citations=(cited('q', url=url),))).iter('a')) == []
 
 

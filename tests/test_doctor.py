@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, cases
 from helpers import environment
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +60,7 @@ def test_a_key_is_never_shown(value):
     assert check.said in {key_check('OPENAI_API_KEY', {'OPENAI_API_KEY': v}).said for v in ('', 'not-a-real-key', '"')}
 
 
-@pytest.mark.parametrize('value, ok',
+@cases('value, ok',
                          [('not-a-real-key', True), ('', None), ('  ', None), ('not-a-real-key\n', False), ('"not-a-real-key"', False),
                                        ('not a key', False), ('not-a-real-kéy', False), ('not-a-real-key\u200b', False)])
 def test_a_badly_copied_key_is_told(value, ok): assert key_check('OPENAI_API_KEY', {'OPENAI_API_KEY': value}).ok is ok
@@ -166,7 +166,7 @@ def test_a_slow_service_is_left_in_time():
     assert check.ok is False and 'in time' in check.said and time.monotonic() - began < 20
 
 
-@pytest.mark.parametrize('url', ['', 'nonsense', 'http://', 'ftp://127.0.0.1', 'http://[1', 'http://me:letmein@127.0.0.1:1'])
+@cases('url', ['', 'nonsense', 'http://', 'ftp://127.0.0.1', 'http://[1', 'http://me:letmein@127.0.0.1:1'])
 def test_an_address_of_no_use_is_told_without_its_password(url):
     check = service_check('odd', url, timeout=1)
     assert check.ok is False and 'letmein' not in check.said + check.hint

@@ -15,8 +15,9 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs, quote
 
 import pytest
+from conftest import cases, examples
 from helpers import environment
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -124,7 +125,7 @@ def shared():
     with serving(library) as server: yield server
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(faults=st.lists(st.sampled_from(sorted(PASSING)), max_size=4))
 def test_any_faults_then_a_good_answer_give_the_good_answer(shared, faults):
     shared.script, before = [PASSING[f] for f in faults], len(shared.asked)
@@ -133,7 +134,7 @@ def test_any_faults_then_a_good_answer_give_the_good_answer(shared, faults):
     assert len(shared.asked) - before == len(faults) + 1 and len(entrez.events) == len(faults)
 
 
-@pytest.mark.parametrize('fault', sorted(PASSING))
+@cases('fault', sorted(PASSING))
 def test_a_fault_that_stays_is_one_sentence(shared, fault):
     shared.script, before = [PASSING[fault]] * 3, len(shared.asked)
     with pytest.raises(EntrezError) as e: client(shared, tries=3).search('toys')
@@ -141,14 +142,14 @@ def test_a_fault_that_stays_is_one_sentence(shared, fault):
     assert 'after 3 tries' in str(e.value) and '\n' not in str(e.value) and len(str(e.value)) < 300
 
 
-@pytest.mark.parametrize('status', [301, 302, 400, 401, 403, 404, 410, 414])
+@cases('status', [301, 302, 400, 401, 403, 404, 410, 414])
 def test_what_is_our_fault_is_not_tried_again(shared, status):
     shared.script, before = [(status, b'', {'Location': shared.url + 'elsewhere'})], len(shared.asked)
     with pytest.raises(EntrezError, match=f'answered {status}: correct the request'): client(shared).search('toys')
     assert len(shared.asked) - before == 1
 
 
-@pytest.mark.parametrize('text, tries', [('Invalid db name specified: x', 1), ('Empty term and query_key - nothing todo', 1), ('Unable to obtain query #1', 3),
+@cases('text, tries', [('Invalid db name specified: x', 1), ('Empty term and query_key - nothing todo', 1), ('Unable to obtain query #1', 3),
                                          ("Exception: 'retstart' cannot be larger than 9998", 1), ('Couldn\'t resolve #pmq: the address table is empty', 3),
                                          ('Database server is overloaded', 3), ('Read timeout', 3), ('unheard of', 3),
                                          ('Search Backend failed: Database is not supported: pubmed', 3), ('Error: TXCLIENT(CException::eUnknown) Read failed: EOF', 3),
@@ -328,7 +329,7 @@ def test_records_without_abstract_and_retracted_ones_come_as_they_are(shared):
     assert plain.text == '' and not plain.retracted and retracted.retracted
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(bad=st.sets(st.integers(1, 60), max_size=3))
 def test_a_record_that_breaks_the_server_takes_no_neighbour_with_it(bad):
     def answer(verb, fields):
@@ -412,7 +413,7 @@ class Dated:
         return found(*(i for _, i in hits[:int(fields['retmax'][0])]), count=len(hits))
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(days=st.lists(st.integers(0, 900).map(lambda n: date(2018, 11, 1) + timedelta(days=n)), max_size=120), more=st.integers(0, 25))
 def test_slices_lose_and_double_nothing(days, more):
     "With ten hits for a query at most, and `more` of them on one day."

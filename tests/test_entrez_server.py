@@ -1,6 +1,4 @@
 "The local server of E-utilities: its answers against NCBI's DTDs, NCBI's recorded answers and Biopython; limits, history, full texts, safety."
-import http.client
-import io
 import json
 import os
 import signal
@@ -11,11 +9,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
+from threading import Thread
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import pytest
+from conftest import cases
 from entrez_toys import ARTICLES, BOSSY, JATS, PMIDS, toy, toy_full_texts, toy_library
 from helpers import environment
 from hypothesis import given
@@ -28,7 +28,7 @@ from cpqa.literature.pubmed import read_pubmed
 from cpqa.retrieval import entrez_local
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.entrez_local import VERBS, LocalEntrez, respond, safe_parser
-from cpqa.retrieval.entrez_server import LARGEST, EntrezServer
+from cpqa.retrieval.entrez_server import LARGEST, EntrezServer, serve
 
 
 @pytest.fixture(scope='module')
@@ -79,7 +79,7 @@ DTDS = {   # elink's is not deterministic, and libxml cannot use it; Biopython c
     'esearch': 'esearch', 'epost': 'epost', 'esummary': 'esummary-v1', 'einfo': 'einfo', 'espell': 'eSpell'}
 
 
-@pytest.mark.parametrize('verb,params', REQUESTS, ids=lambda x: x if isinstance(x, str) else ' '.join(map(str, x.values())) or 'nothing')
+@cases('verb,params', REQUESTS)
 def test_answers_keep_ncbis_own_grammar(at, verb, params):
     Bio = pytest.importorskip('Bio.Entrez')
     dtd = etree.DTD(str(Path(Bio.__file__).parent/'DTDs'/f'{DTDS[verb]}.dtd'))
@@ -114,7 +114,7 @@ AGREE = [   # recorded answer, verb, parameters of ours that agree with it, what
 ]
 
 
-@pytest.mark.parametrize('name,verb,params,but', AGREE, ids=[row[0] for row in AGREE])
+@cases('name,verb,params,but', AGREE)
 def test_answers_have_the_elements_of_recorded_ones(at, data_dir, name, verb, params, but):
     theirs, ours = paths(recorded(data_dir, name)), paths(tree(ask(at, verb, **params)))
     assert ours - theirs == set()
@@ -391,7 +391,7 @@ def test_by_get_and_by_post(server):
     assert raw(server, f'HEAD /entrez/eutils/einfo.fcgi HTTP/1.0\r\nHost: 127.0.0.1:{server.port}\r\n\r\n'.encode()).endswith(b'\r\n\r\n')
 
 
-@pytest.mark.parametrize('host,status', [('127.0.0.1:{}', 200), ('localhost:{}', 200), ('evil.example', 403), ('evil.example:{}', 403), ('127.0.0.1:1', 403), ('', 403)])
+@cases('host,status', [('127.0.0.1:{}', 200), ('localhost:{}', 200), ('evil.example', 403), ('evil.example:{}', 403), ('127.0.0.1:1', 403), ('', 403)])
 def test_only_by_its_own_name(server, host, status):
     line = f'GET /entrez/eutils/einfo.fcgi HTTP/1.1\r\nHost: {host.format(server.port)}\r\n\r\n'
     assert raw(server, line.encode()).split()[1] == str(status).encode()
@@ -448,6 +448,32 @@ def test_serve_says_how_to_use_it_and_ends_by_ctrl_c(library):
     run.send_signal(signal.SIGINT)
     out, err = run.communicate(timeout=20)
     assert (run.returncode, out, err) == (0, 'stopped\n', '') and f'CPQA_ENTREZ_URL={url}' in line and '8 articles' in line
+
+
+@pytest.mark.skipif(os.name != 'posix', reason='sends SIGINT')
+def test_ctrl_c_right_after_the_first_reply_is_a_clean_end(library):
+    "Wherever the serving thread is at that moment, starting, speaking or waiting: another thread asks and presses Ctrl-C, many times over."
+    for i in range(30):
+        said, pressed = [], []
+
+        def press(url):
+            assert urlopen(f'{url}einfo.fcgi?retmode=json').read()
+            os.kill(os.getpid(), signal.SIGINT)
+            pressed.append(True)
+
+        def say(line):
+            said.append(line)
+            if len(said) > 1: return
+            asking.append(one := Thread(target=press, args=(line.split()[0],)))
+            one.start()
+            if i % 3 == 0: one.join()      # the key is pressed while the first line is being said
+
+        asking = []
+        serve(library.folder, say=say)
+        asking[0].join()
+        assert pressed and len(said) == 2 and said[1] == 'stopped', (i, said)
+        with pytest.raises(OSError): urlopen(said[0].split()[0], timeout=1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_it_listens_on_this_machine_only(server): assert server._http.server_address[0] == '127.0.0.1'

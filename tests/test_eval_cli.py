@@ -9,6 +9,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from conftest import cases
 from helpers import complaint, cpqa, escapes, good, inside, untroubled, write_beir
 
 from cpqa.core.records import Document
@@ -143,7 +144,7 @@ FORMS = {'packed': dict(packed=True), 'no header': dict(head=''), 'as TREC write
          'only a dev split': dict(split='dev'), 'ids that are numbers': dict(numbers=True)}
 
 
-@pytest.mark.parametrize('form', FORMS.values(), ids=FORMS.keys())
+@cases('form', FORMS.values())
 def test_the_same_garden_in_another_form(form, usual, tmp_path):
     found = report(tmp_path, 'retrieval', '--data', beir(tmp_path/'garden', **form), '--retriever', 'bm25')
     assert found['measures'] == usual[0]['measures'] and found['faults']['count'] == 0 and found['split'] == form.get('split', 'test')
@@ -194,7 +195,7 @@ BROKEN = {
                             and (f/'corpus.jsonl.gz').write_bytes(gzip.compress(b'{"_id": "1"}' * 99)[:-9]), 'corpus.jsonl.gz')}
 
 
-@pytest.mark.parametrize('harm, why', BROKEN.values(), ids=BROKEN.keys())
+@cases('harm, why', BROKEN.values())
 def test_a_broken_folder(harm, why, garden, tmp_path):
     harm(shutil.copytree(garden, tmp_path/'garden'))
     assert why in complaint(inside('eval', 'retrieval', '--data', tmp_path/'garden', '--retriever', 'bm25'))
@@ -209,7 +210,7 @@ def test_what_cannot_be_done_is_said_before_any_work(argv, why, garden, tmp_path
     assert not Path(empty['CPQA_CACHE']).exists() and not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize('argv',
+@cases('argv',
                          [['--retriever', 'magic'], ['--k', 0], ['--k', 'ten'], ['--depth', -1], ['--data'], ['--scope', 'global']],
                          ids=spoken)
 def test_words_that_the_command_line_does_not_know(argv, garden):
@@ -672,10 +673,10 @@ def test_what_is_wrong_with_a_recorded_file_is_counted(drinks, tmp_path):
                                            drinks, '--policy', 'wrong')
 
 
-@pytest.mark.parametrize('rows, why', [
+@cases('rows, why', [
     ([{'id': '9999', 'raw': ['A']}], 'answers none of these 8 questions'), ([], 'empty'), (['not JSON'], 'holds no answer'),
     (['[1]', '{"raw": "A"}'], 'holds no answer'),
-    (['<!doctype html>'], 'web page'), (None, 'cannot be read')], ids=['another set', 'empty', 'noise', 'no ids', 'a web page', 'no file'])
+    (['<!doctype html>'], 'web page'), (None, 'cannot be read')])
 def test_a_recorded_file_of_something_else(rows, why, drinks, tmp_path):
     file = tmp_path/'answers.jsonl' if rows is None else put(tmp_path/'answers.jsonl', rows)
     assert why in complaint(inside('eval', 'answers', '--recorded', file, '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong'))
@@ -699,13 +700,13 @@ def test_a_recorded_file_that_was_cut(drinks, tmp_path):
                                                            'medqa', '--data', drinks, '--policy', 'wrong'))
 
 
-@pytest.mark.parametrize('argv, why',
+@cases('argv, why',
                          [(['--policy', 'best'], "'best' is not a policy: choose one of wrong, abstain, first-option, random"),
                           (['--dataset', 'medqb'], "no set called 'medqb'"),
                                        (['--dataset', 'mmlu'], 'holds no files of mmlu'), (['--data', 'nowhere'], 'is no folder'),
                                        (['--json', 'no/where.json'], 'cannot be written'),
                                        (['--against', 'nowhere'], 'nowhere'), (['--only', 'nowhere'], 'nowhere'),
-                                       (['--dataset', 'healthsearchqa', '--data', 'asked'], 'gold label')], ids=spoken)
+                                       (['--dataset', 'healthsearchqa', '--data', 'asked'], 'gold label')])
 def test_answers_that_cannot_be_scored(argv, why, drinks, answers, tmp_path):
     put(tmp_path/'asked'/'healthsearchqa.txt', ['Why is ice cold?'])
     options = {'--recorded': answers, '--dataset': 'medqa', '--data': drinks, '--policy': 'wrong'} | dict(zip(argv[::2], argv[1::2]))
@@ -888,11 +889,11 @@ def test_a_set_that_was_named_twice(sets, tmp_path):
     else: complaint(done)
 
 
-@pytest.mark.parametrize('argv, why', [
+@cases('argv, why', [
     (['--sets', 'mmlu,medqb'], "no set called 'medqb'"), (['--sets', ''], 'no set called'),
     (['--sets', 'medquad'], 'holds no files of medquad'), (['--fields', 'title'], "'title' is not where terms may stand"),
     (['--fields', ''], 'is not where terms may stand'), (['--out', 'no/where.jsonl'], 'cannot be written'),
-    (['--out', '.'], 'cannot be written'), (['--from', 'nowhere'], 'is no folder')], ids=spoken)
+    (['--out', '.'], 'cannot be written'), (['--from', 'nowhere'], 'is no folder')])
 def test_cmmqa_that_cannot_be_made(argv, why, sets, tmp_path):
     options = {'--from': sets, '--out': 'out.jsonl'} | dict([argv])
     put(tmp_path/'out.jsonl', ['old'])
@@ -945,7 +946,7 @@ def library(tmp_path_factory) -> Path:
 
 def test_search_with_a_reranker(library):
     search = lambda *more, how=went: json.loads(how('search', ASKED['q0'], '--library', library, '--retriever', 'bm25', '--json', *more))
-    plain, ranked, one = search(), search('--reranker', 'bm25', how=good), search('--reranker', 'bm25', '--depth', 1)
+    plain, ranked, one = search(), search('--reranker', 'bm25'), search('--reranker', 'bm25', '--depth', 1)
     assert [h['rank'] for h in ranked] == [*range(1, len(plain) + 1)] and [h['id'] for h in one] == [h['id'] for h in plain]
     assert [h['id'] for h in ranked] != [h['id'] for h in plain]
     scores = [h['score'] for h in ranked]
@@ -958,13 +959,14 @@ def test_search_with_a_reranker_that_nobody_knows(library):
                                                                     '--reranker', 'magic'))
 
 
-@pytest.mark.parametrize('argv, code', [
+@cases('argv, code', [
     (['eval', 'retrieval', '--data', 'nowhere'], 1), (['eval', 'retrieval', '--data', 'nowhere', '--k', 0], 2),
     (['eval', 'passages', '--data', 'nowhere'], 1), (['eval', 'answers'], 2),
     (['eval', 'answers', '--recorded', 'nowhere', '--dataset', 'medqa', '--data', '.', '--policy', 'best'], 1),
-    (['datasets', 'cmmqa', '--from', 'nowhere', '--out', 'x'], 1)], ids=spoken)
+    (['datasets', 'cmmqa', '--from', 'nowhere', '--out', 'x'], 1)])
 def test_the_console_script_refuses_as_main_does(argv, code, tmp_path):
-    script, main = cpqa(*argv, cwd=tmp_path), inside(*argv, cwd=tmp_path)
+    how = cpqa if argv[:2] == ['eval', 'retrieval'] else inside      # one of each kind as a process: what it catches, and what its parser refuses
+    script, main = how(*argv, cwd=tmp_path), inside(*argv, cwd=tmp_path)
     assert untroubled(script) and (script.returncode, script.stdout) == (main.returncode, main.stdout) == (code, '')
     assert script.stderr.splitlines()[-1] == main.stderr.splitlines()[-1] and complaint(script, code)
 
@@ -986,6 +988,7 @@ def test_a_published_cell(data_dir, tmp_path):
             found['answers_to_unknown_questions']) == (89.44, 1089, 0, 0)
 
 
+@pytest.mark.release
 def test_bm25_on_bioasq(data_dir, tmp_path):
     found = report(tmp_path, 'retrieval', '--data', data_dir/'bioasq_beir', '--retriever', 'bm25', '--run-file', tmp_path/'run',
                    env={'CPQA_CACHE': SHARED}, how=cpqa)
@@ -997,6 +1000,7 @@ def test_bm25_on_bioasq(data_dir, tmp_path):
             x in trec(tmp_path/'run', grades).items()} == {name: round(m['value'], 4) for name, m in found['measures'].items()}
 
 
+@pytest.mark.nightly
 def test_bm25_on_evidence_inference(data_dir, tmp_path):
     found = report(tmp_path, 'passages', '--data', data_dir/'evidence_inference', '--retriever', 'bm25', '--segmenter', 'sentences',
                    '--scope', 'article', env={'CPQA_CACHE': SHARED}, how=cpqa)
@@ -1005,6 +1009,7 @@ def test_bm25_on_evidence_inference(data_dir, tmp_path):
                                                                                                    found['faults']['count']) == (928, 0, 0)
 
 
+@pytest.mark.nightly
 def test_cmmqa_of_the_five_sets(data_dir, tmp_path):
     ids, found = cancers(data_dir/'mirage'/'rawdata', tmp_path/'cmmqa', how=cpqa)
     assert {a['question']['source'] for a in found} == {'mmlu', 'medqa', 'medmcqa', 'pubmedqa', 'bioasq'} and 400 < len(found) < 1200

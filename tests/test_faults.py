@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import cases
 from entrez_toys import ARTICLES, BOSSY, PMIDS, toy_full_texts, toy_library
 
 from cpqa.core.basics import CpqaError
@@ -110,7 +111,7 @@ PASSING = {   # what the server does, and what the client must say about it
 }
 
 
-@pytest.mark.parametrize('misbehave,reason', PASSING.items(), ids=PASSING)
+@cases('misbehave,reason', PASSING.items())
 def test_a_search_survives(serve, client, good, misbehave, reason):
     server = serve(misbehave)
     one = client(server)
@@ -119,7 +120,7 @@ def test_a_search_survives(serve, client, good, misbehave, reason):
     assert faults == len(one.events) == server.requests['esearch'] - 1 and re.search(reason, said(one)), one.events
 
 
-@pytest.mark.parametrize('misbehave,reason', PASSING.items(), ids=PASSING)
+@cases('misbehave,reason', PASSING.items())
 def test_a_fetch_survives(serve, client, misbehave, reason):
     server = serve(misbehave)
     fetched = (one := client(server)).fetch(PMIDS)
@@ -165,7 +166,7 @@ def test_a_closed_port(client):
     assert 'connection' in said(one)
 
 
-@pytest.mark.parametrize('kind', ['down', '429', '500', 'html', 'empty', 'cut', 'short', 'nonsense', 'foreign', 'bomb', 'error'])
+@cases('kind', ['down', '429', '500', 'html', 'empty', 'cut', 'short', 'nonsense', 'foreign', 'bomb', 'error'])
 def test_a_fault_that_stays_is_one_sentence(serve, client, kind):
     one = client(serve(kind), tries=2)
     for call in (lambda: one.search(POLYPS), lambda: one.fetch(PMIDS), lambda: one.links(PMIDS), lambda: one.summaries(PMIDS), lambda: one.spell('polips')):

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, cases
 from helpers import complaint, cpqa, good
 
 from cpqa.core.records import Document
@@ -21,8 +21,8 @@ KINDS = {'article': (JATS.format(1), ['PMC1']), 'set': (f'<pmc-articleset>{JATS.
          'mark first': ('\ufeff' + JATS.format(1), ['PMC1'])}
 
 
-@pytest.mark.parametrize('name', ['a.xml', 'a.xml.gz', 'a.nxml', 'a.nxml.gz', 'A.NXML', 'A.XML.GZ'])
-@pytest.mark.parametrize('kind', KINDS)
+@cases('name', ['a.xml', 'a.xml.gz', 'a.nxml', 'a.nxml.gz', 'A.NXML', 'A.XML.GZ'])
+@cases('kind', KINDS)
 def test_jats_under_any_name(tmp_path, name, kind):
     text, ids = KINDS[kind]
     (tmp_path/name).write_bytes(gzip.compress(text.encode()) if name.lower().endswith('.gz') else text.encode())
@@ -34,7 +34,7 @@ def test_pubmed_is_still_pubmed(tmp_path):
     assert [d.id for d in documents(tmp_path/'p.xml')] == ['5']
 
 
-@pytest.mark.parametrize('name, text, said', [
+@cases('name, text, said', [
     ('a.xml', '<html/>', 'expected <PubmedArticleSet>'), ('a.nxml', PUBMED, 'read them with read_pubmed'), ('a.xml', '', 'empty'), ('a.nxml', 'x', 'not XML'),
     ('a.xml', '<!DOCTYPE article [<!ENTITY x "y">]><article>&x;</article>', 'entity'), ('a.pdf', 'x', '.nxml.gz'), ('a.nxml.gz', 'x', 'not gzip')])
 def test_what_cannot_be_read_is_said_at_the_call(tmp_path, name, text, said):

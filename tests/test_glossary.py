@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ def test_the_file_is_in_order():
     assert len(forms) == len(set(forms)) and all(f == f.strip() and f for f in forms)
 
 
-@pytest.mark.parametrize('term', glossary(), ids=lambda t: t.name)
+@cases('term', glossary())
 def test_a_term(term: Term):
     assert 3 <= len(term.means.split()) < 25 and term.means[0].isupper() and term.means.endswith('.')
     assert not re.search(r'\b(you|your|cure)\b|[<>{}]', term.means)   # it says what a word means, and nothing to or of the reader
@@ -33,7 +34,7 @@ def test_a_term(term: Term):
         assert term.name in names(f'They spoke of {form}. {" ".join(term.beside[:1])}'), form
 
 
-@pytest.mark.parametrize('text, found', [
+@cases('text, found', [
     ('Randomized, double-blind, placebo-controlled trial', ['randomised', 'blinded', 'placebo']),
     ('disease free survival and overall survival', ['disease-free survival', 'overall survival']),
     ('OS was 12 months; the OS of the computer', ['overall survival']), ('The OS crashed.', []), ('THIS OR THAT', []), ('her left arm and her heart rate (HR 80)', []),

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from conftest import cases
 from cpqa.core.basics import CpqaError, MissingExtra
 from cpqa.core.llm import Completion, LLMError, Message, Recorded, Replayed, request_key
 
@@ -25,7 +26,7 @@ pytest.importorskip('openai')
 from cpqa.core.hosted import AGAIN, OWN_KEY, AnthropicLLM, OpenAILLM   # noqa: E402
 from cpqa.core.llm_server import LLM_FAULTS, LLMServer
 
-BOTH = pytest.mark.parametrize('kind', [AnthropicLLM, OpenAILLM])
+BOTH = cases('kind', [AnthropicLLM, OpenAILLM])
 
 
 CERTIFICATES = functools.cache(ssl.create_default_context)   # each client reads them anew, which took most of the time
@@ -58,7 +59,7 @@ def trouble(kind, server, **options):
 # ---- good days
 
 @BOTH
-@pytest.mark.parametrize('stream', [False, True])
+@cases('stream', [False, True])
 def test_an_answer_arrives_whole(kind, stream):
     with serve() as server: said, seen, llm = ask(kind, server, stream)
     assert (said.text, said.model, said.finish, said.data, said.cost) == (SAYS, 'a-model', 'stop', None, None)
@@ -69,7 +70,7 @@ def test_an_answer_arrives_whole(kind, stream):
 
 
 @BOTH
-@pytest.mark.parametrize('stream', [False, True])
+@cases('stream', [False, True])
 def test_json_under_a_schema_is_parsed(kind, stream):
     with serve() as server: said, seen, _ = ask(kind, server, stream, FORM)
     assert said.data == {'label': 'yes'} and said.text == '{"label": "yes"}'
@@ -108,8 +109,8 @@ def test_more_fields_reach_the_service(kind):
 # ---- bad days that pass
 
 @BOTH
-@pytest.mark.parametrize('stream', [False, True])
-@pytest.mark.parametrize('fault', ['429', '500', '502', '503', '529', '408', 'down', 'page', 'cut', 'slow=0.6*1'])
+@cases('stream', [False, True])
+@cases('fault', ['429', '500', '502', '503', '529', '408', 'down', 'page', 'cut', 'slow=0.6*1'])
 def test_a_fault_that_passes_is_waited_out(kind, stream, fault):
     with serve(fault if '=' in fault else f'{fault}=2') as server: said, seen, llm = ask(kind, server, stream, timeout=0.3 if 'slow' in fault else 5)
     assert said.text == SAYS and seen == (SAYS if stream else '')
@@ -117,7 +118,7 @@ def test_a_fault_that_passes_is_waited_out(kind, stream, fault):
 
 
 @BOTH
-@pytest.mark.parametrize('fault', ['short=1', 'busy=1', 'stall=0.6*1'])
+@cases('fault', ['short=1', 'busy=1', 'stall=0.6*1'])
 def test_a_stream_that_fails_in_its_middle_is_told_once(kind, fault):
     with serve(fault) as server: said, seen, llm = ask(kind, server, True, timeout=0.3)
     assert said.text == SAYS == seen and len(llm.events) == 1
@@ -143,8 +144,8 @@ def test_the_wait_that_a_service_asks_for_is_kept(kind):
 # ---- bad days that stay
 
 @BOTH
-@pytest.mark.parametrize('stream', [False, True])
-@pytest.mark.parametrize('fault, name, tries', [('401', 'key', 1), ('403', 'key', 1), ('quota', 'quota', 1), ('402', 'quota', 1), ('gone', 'model', 1), ('long', 'request', 1),
+@cases('stream', [False, True])
+@cases('fault, name, tries', [('401', 'key', 1), ('403', 'key', 1), ('quota', 'quota', 1), ('402', 'quota', 1), ('gone', 'model', 1), ('long', 'request', 1),
                                                 ('400', 'request', 1), ('413', 'request', 1), ('429', 'rate', 3), ('500', 'server', 3), ('529', 'server', 3),
                                                 ('busy', 'server', 3), ('cut', 'network', 3), ('down', 'network', 3), ('page', 'reply', 3), ('slow=0.3', 'time', 3)])
 def test_a_fault_that_stays_has_a_kind(kind, stream, fault, name, tries):
@@ -154,7 +155,7 @@ def test_a_fault_that_stays_has_a_kind(kind, stream, fault, name, tries):
 
 
 @BOTH
-@pytest.mark.parametrize('key, told', [(None, 'none'), ('another-key', 'wrong')])
+@cases('key, told', [(None, 'none'), ('another-key', 'wrong')])
 def test_a_key_that_is_missing_or_wrong(kind, key, told):
     with serve() as server: e = trouble(kind, server, key=key)
     assert e.kind == 'key' and server.log[0].key in (told, 'wrong') and 'another-key' not in str(e)
@@ -167,7 +168,7 @@ def test_nobody_listens(kind):
 
 
 @BOTH
-@pytest.mark.parametrize('body', [b'{}', b'[]', b'null', b'7', b'{"content": 5, "choices": 5}', b'{"content": [{"type": "text"}], "choices": [{}]}', b'{"cont', b'\xff\xfe',
+@cases('body', [b'{}', b'[]', b'null', b'7', b'{"content": 5, "choices": 5}', b'{"content": [{"type": "text"}], "choices": [{}]}', b'{"cont', b'\xff\xfe',
                                   b'{"choices": [{"message": {"content": [1]}, "finish_reason": "stop"}], "content": [{"type": "text", "text": 5}]}'])
 def test_a_reply_of_another_shape_is_no_reply(kind, body, monkeypatch):
     from cpqa.core import llm_server
@@ -176,7 +177,7 @@ def test_a_reply_of_another_shape_is_no_reply(kind, body, monkeypatch):
 
 
 @BOTH
-@pytest.mark.parametrize('event', [b'data: {}\n\n', b'data: {"choi\n\n', b'event: message_start\ndata: {"type": "message_start"}\n\n', b'data: {"choices": [{"delta": 5}]}\n\n', b'\n\n', b'data: [DONE]\n\n',
+@cases('event', [b'data: {}\n\n', b'data: {"choi\n\n', b'event: message_start\ndata: {"type": "message_start"}\n\n', b'data: {"choices": [{"delta": 5}]}\n\n', b'\n\n', b'data: [DONE]\n\n',
                                    b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {"type": "text_delta", "text": 5}}\n\n'])
 def test_a_stream_of_another_shape_is_no_reply(kind, event, monkeypatch):
     from cpqa.core import llm_server
@@ -210,8 +211,8 @@ def test_a_redirect_is_not_followed():
 # ---- answers that are none
 
 @BOTH
-@pytest.mark.parametrize('stream', [False, True])
-@pytest.mark.parametrize('fault, finish, text, data', [
+@cases('stream', [False, True])
+@cases('fault, finish, text, data', [
     ('notjson', 'stop', 'I would rather talk about the weather.', None), ('half', 'stop', '{"label"', None), ('empty', 'stop', '', None),
     ('refusal', 'refusal', 'I cannot help with that.', None), ('declined', 'refusal', 'I cannot help with that.', None), ('length', 'length', '{"label"', None)])
 def test_an_answer_that_is_none_arrives_as_it_is(kind, stream, fault, finish, text, data):
@@ -221,7 +222,7 @@ def test_an_answer_that_is_none_arrives_as_it_is(kind, stream, fault, finish, te
 
 
 @BOTH
-@pytest.mark.parametrize('stream', [False, True])
+@cases('stream', [False, True])
 def test_a_bound_on_the_length_is_kept_and_seen(kind, stream):
     with serve() as server: said, _, _ = ask(kind, server, stream, max_tokens=3)
     assert (said.finish, said.text, said.output_tokens) == ('length', 'Ginger helped a ', 3)
@@ -229,8 +230,8 @@ def test_a_bound_on_the_length_is_kept_and_seen(kind, stream):
 
 # ---- services that take less
 
-@pytest.mark.parametrize('stream', [False, True])
-@pytest.mark.parametrize('field', ['temperature', 'response_format', 'stream_options', 'max_tokens'])
+@cases('stream', [False, True])
+@cases('field', ['temperature', 'response_format', 'stream_options', 'max_tokens'])
 def test_a_field_that_a_server_does_not_know_is_left_out_once_and_for_all(field, stream):
     with serve(refuses=[field]) as server:
         said, _, llm = ask(OpenAILLM, server, stream, FORM, retries=0)
@@ -297,24 +298,24 @@ def test_the_key_is_nowhere_to_be_read(kind, caplog):
 
 
 @BOTH
-@pytest.mark.parametrize('key', ['', '  ', None])
+@cases('key', ['', '  ', None])
 def test_no_key(kind, key):
     with pytest.raises(LLMError, match=f'set {kind.variable} in the environment') as e: kind('m', key)
     assert e.value.kind == 'key'
 
 
-@pytest.mark.parametrize('key', ['two words', 'a\nb', 'schlüssel', '\u200bzero'])
+@cases('key', ['two words', 'a\nb', 'schlüssel', '\u200bzero'])
 def test_a_key_that_cannot_be_one_is_not_sent(key):
     with pytest.raises(LLMError, match='copy it again') as e: OpenAILLM('m', key)
     assert key not in str(e.value)
 
 
-@pytest.mark.parametrize('url', ['localhost:11434', 'ftp://a.example', 'http://', 'http://[', 'file:///etc/passwd'])
+@cases('url', ['localhost:11434', 'ftp://a.example', 'http://', 'http://[', 'file:///etc/passwd'])
 def test_an_address_that_is_none(url):
     with pytest.raises(CpqaError, match='is no address of a model service'): OpenAILLM('m', base_url=url)
 
 
-@pytest.mark.parametrize('model', ['', ' ', ' m'])
+@cases('model', ['', ' ', ' m'])
 def test_a_name_that_is_none(model):
     with pytest.raises(LLMError, match='is no name of a model') as e: OpenAILLM(model, KEY)
     assert e.value.kind == 'model'
@@ -339,7 +340,7 @@ def test_what_a_service_said_is_replayed_without_it(kind, tmp_path):
 # ---- the listener, and the library
 
 @BOTH
-@pytest.mark.parametrize('error', [ValueError, TypeError, KeyboardInterrupt, LLMError])
+@cases('error', [ValueError, TypeError, KeyboardInterrupt, LLMError])
 def test_a_listener_that_fails_is_not_taken_for_the_service(kind, error):
     mine = error('mine')
     def listen(text): raise mine
@@ -348,7 +349,7 @@ def test_a_listener_that_fails_is_not_taken_for_the_service(kind, error):
     assert e.value is mine and len(server.log) == 1
 
 
-@pytest.mark.parametrize('kind, name', [(AnthropicLLM, 'anthropic'), (OpenAILLM, 'openai')])
+@cases('kind, name', [(AnthropicLLM, 'anthropic'), (OpenAILLM, 'openai')])
 def test_the_extra_is_named_where_it_is_missing(kind, name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=r'cpqa\[llm\]'): kind('m', KEY)
@@ -386,7 +387,7 @@ def test_a_function_may_say_more_than_a_text():
                 assert (said.text, said.model, said.input_tokens, said.output_tokens, said.finish) == ('No.', 'm-2', 100, 7, 'length')
 
 
-@pytest.mark.parametrize('head', ['Host: evil.example\r\nContent-Length: 2\r\n', 'Content-Length: -1\r\n', 'Content-Length: 9999999999\r\n', ''])
+@cases('head', ['Host: evil.example\r\nContent-Length: 2\r\n', 'Content-Length: -1\r\n', 'Content-Length: 9999999999\r\n', ''])
 def test_odd_requests_are_refused(head):
     import socket
     with serve() as server:
@@ -396,8 +397,8 @@ def test_odd_requests_are_refused(head):
     assert not server.log
 
 
-@pytest.mark.parametrize('body', [b'', b'{', b'\xff', b'[]', b'{"model": 5}', b'{"model": "m", "max_tokens": 5, "messages": [{"role": "boss", "content": ""}]}', b'[' * 100_000])
-@pytest.mark.parametrize('path', ['/v1/messages', '/v1/chat/completions', '/elsewhere'])
+@cases('body', [b'', b'{', b'\xff', b'[]', b'{"model": 5}', b'{"model": "m", "max_tokens": 5, "messages": [{"role": "boss", "content": ""}]}', b'[' * 100_000])
+@cases('path', ['/v1/messages', '/v1/chat/completions', '/elsewhere'])
 def test_bodies_that_are_no_request_are_refused(path, body):
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen

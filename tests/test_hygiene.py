@@ -1,7 +1,6 @@
 """What the notebooks and the package promise as text: each rule is a function, and each is shown a case that breaks it."""
 import ast
 import configparser
-import hashlib
 import json
 import re
 import socket
@@ -12,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SCRIPTS, NetworkRefused, copy_project, project_files, run_in
+from conftest import ROOT, NetworkRefused, cases, project_files
 
 ROOMS = ['core', 'literature', 'retrieval', 'passages', 'answering', 'display', 'libraries', 'pipeline', 'doctor', 'evaluation', 'training',
          'terminal', 'cli_eval', 'cli_ask', 'cli', 'magic']   # arrows go left
@@ -224,7 +223,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize('rule, cell', BROKEN, ids=lambda x: getattr(x, '__name__', ''))
+@cases('rule, cell', BROKEN)
 def test_a_broken_notebook_is_found(rule, cell):
     nb = Notebook('studies/broken' if rule is defines_in_components_only else 'core/broken', [cell])
     assert list(rule(nb))
@@ -236,7 +235,7 @@ GOOD = Notebook('core/good', [
     md('![a plot](plot.svg) and [a link](https://example.org)', id='7'), code(f'#| hide\n{LAST_CELL}', id='8')])
 
 
-@pytest.mark.parametrize('rule', RULES, ids=lambda r: r.__name__)
+@cases('rule', RULES)
 def test_a_good_notebook_is_left_alone(rule): assert list(rule(GOOD)) == []
 
 
@@ -314,29 +313,6 @@ def test_import_takes_no_heavy_package():
     show = 'import cpqa, json, sys; print(json.dumps(sorted({m.split(".")[0] for m in sys.modules})))'
     loaded = subprocess.run([sys.executable, '-c', show], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert 'cpqa' in json.loads(loaded) and set(heavy).isdisjoint(json.loads(loaded))
-
-
-def contents(folder: Path) -> dict[str, str]:
-    "Every file below `folder`, caches left out, with a hash of what it holds."
-    files = [p for p in folder.rglob('*') if p.is_file() and '__pycache__' not in p.parts]
-    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
-
-
-def clean_and_export(folder: Path) -> list[str]:
-    "The files that `nbdev_clean` and `nbdev_export` change, add or remove in this copy of the project."
-    before = contents(folder)
-    for command in ('nbdev_clean', 'nbdev_export'):
-        done = run_in(folder, SCRIPTS/command)
-        assert done.returncode == 0, done.stderr
-    after = contents(folder)
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-
-
-def test_clean_and_export_change_nothing(tmp_path):
-    copy = copy_project(tmp_path/'copy')
-    assert clean_and_export(copy) == []
-    (copy/'cpqa'/'core'/'toy.py').write_text('changed by hand')
-    assert clean_and_export(copy) == ['cpqa/core/toy.py']
 
 
 def test_the_network_is_closed():

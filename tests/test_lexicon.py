@@ -2,7 +2,7 @@
 import json
 import re
 
-import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,7 +132,7 @@ def owner(text: str) -> str:
     return LEXICON.descriptors[m.ui].name
 
 
-@pytest.mark.parametrize('text, name', [
+@cases('text, name', [
     ('cancer of the breast', 'Breast Neoplasms'), ('Mammary carcinomas', 'Breast Neoplasms'), ('Carcinoma breast', 'Breast Neoplasms'),
     ('Ca cervix', 'Uterine Cervical Neoplasms'), ('bowel cancer', 'Colonic Neoplasms'), ('womb cancer', 'Uterine Neoplasms'),
     ('NSCLC', 'Carcinoma, Non-Small-Cell Lung'), ('non–small-cell lung cancers', 'Carcinoma, Non-Small-Cell Lung'), ("Hodgkin's disease", 'Hodgkin Disease'),
@@ -145,7 +145,7 @@ def owner(text: str) -> str:
 def test_names_that_people_use(text, name): assert owner(text) == name
 
 
-@pytest.mark.parametrize('text', [
+@cases('text', [
     'The crab Cancer pagurus', 'Sailing below the Tropic of Cancer', 'Benign prostatic hyperplasia', 'benign paroxysmal positional vertigo',
     'benign intracranial hypertension', 'two moles of glucose', 'cystic fibrosis', 'an ovarian cyst', 'stage 3, grade 2', 'malignant hypertension',
     'Malignant Hyperthermia', 'neuroleptic malignant syndrome', 'malignant otitis externa', 'tumour necrosis factor-alpha', 'tumor-necrosis-factor', 'oncotic pressure',
@@ -155,7 +155,7 @@ def test_names_that_people_use(text, name): assert owner(text) == name
 def test_traps(text): assert found(text) == []
 
 
-@pytest.mark.parametrize('text, want', [
+@cases('text, want', [
     ('Is ALL a leukaemia?', ['ALL', 'leukaemia']), ('AML', ['AML']), ('aml', []), ('Tumor necrosis factor in a tumor', ['tumor']),
     ('breast cancer, not cancers', ['breast cancer', 'cancers']), ('small-cell and renal cell carcinoma', ['renal cell carcinoma']),
     ('carcinoma. Breast', ['carcinoma']), ('CIN (cervical intraepithelial neoplasia)', ['CIN', 'cervical intraepithelial neoplasia']),

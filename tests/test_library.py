@@ -1,7 +1,6 @@
 """What cells cannot show of a library on disk: builds that are killed, builds at the same time, random streams, damaged and hostile files."""
 import hashlib
 import json
-import os
 import random
 import shutil
 import signal
@@ -12,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, cases
 from filelock import FileLock
 from helpers import environment, generated, held, hidden, write_beir
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core import storage
@@ -401,7 +400,7 @@ def hostile(library: Path, name: str):
     (library/'manifest.json').write_text(json.dumps(manifest))
 
 
-@pytest.mark.parametrize('name', ['../secret', 'terms/../../secret', '{}', './/{}', '~/secret', ''], ids=['up', 'down and up', 'absolute', 'nearly absolute', 'home', 'none'])
+@cases('name', ['../secret', 'terms/../../secret', '{}', './/{}', '~/secret', ''])
 def test_a_manifest_that_names_files_elsewhere(name, sound, tmp_path):
     library = shutil.copytree(sound, tmp_path/'library')
     (tmp_path/'secret').write_bytes(SECRET)

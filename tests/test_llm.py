@@ -3,7 +3,8 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from conftest import cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.basics import CpqaError
@@ -21,7 +22,7 @@ class Echo:
         return Completion(f'{messages[-1].content}!', 'echo', len(messages), max_tokens)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(messages, st.integers(1, 5000), st.floats(0, 2))
 def test_what_was_recorded_is_said_again(tmp_path_factory, said, max_tokens, temperature):
     tape = tmp_path_factory.mktemp('tape')/'t.jsonl'
@@ -29,7 +30,7 @@ def test_what_was_recorded_is_said_again(tmp_path_factory, said, max_tokens, tem
     assert Replayed(tape).complete(said, max_tokens=max_tokens, temperature=temperature) == first
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(messages, messages, st.integers(1, 9), st.integers(1, 9))
 def test_two_requests_have_one_name_only_if_they_are_one(a, b, m, n):
     assert (request_key(a, m) == request_key(b, n)) == ((a, m) == (b, n))
@@ -75,7 +76,7 @@ def test_a_request_that_was_not_recorded_is_named(tmp_path):
     assert 'unknown words' in str(e.value) and str(tmp_path) not in str(e.value)
 
 
-@pytest.mark.parametrize('line', [b'{', b'[]', b'{"key": "a"}', b'\xff\xfe', b'{"key":"a","messages":[{"role":"boss","content":""}],"completion":{"text":""}}',
+@cases('line', [b'{', b'[]', b'{"key": "a"}', b'\xff\xfe', b'{"key":"a","messages":[{"role":"boss","content":""}],"completion":{"text":""}}',
                                   b'[' * 100_000, b'{"key":"a","messages":[],"completion":{"text":5}}'])
 def test_a_damaged_line_is_named(tmp_path, line):
     tape = tmp_path/'t.jsonl'
@@ -115,7 +116,7 @@ class Clerk:
         return Completion(self.text, 'clerk', 5, 7, json_of(self.text) if schema is not None else None, 'stop', 12.5, 0.25)
 
 
-@pytest.mark.parametrize('text', ['{"a": 1}', '{"a": ', 'prose', '', 'null', '[1, "é"]', '{"a": 1} '])
+@cases('text', ['{"a": 1}', '{"a": ', 'prose', '', 'null', '[1, "é"]', '{"a": 1} '])
 def test_a_schema_is_part_of_the_request_and_its_data_come_back(tmp_path, text):
     tape, asked, pieces, again = tmp_path/'t.jsonl', [Message('user', 'q')], [], []
     recorded = Recorded(Clerk(text), tape)
@@ -141,7 +142,7 @@ def test_the_names_of_requests_are_those_of_old_recordings():
     assert request_key([Message('user', 'q')], schema=None) == request_key([Message('user', 'q')]) != request_key([Message('user', 'q')], schema={})
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(*[st.none() | st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3) | st.none(), max_size=3)] * 2)
 def test_two_schemas_have_one_name_only_if_they_are_one(a, b):
     same = (a is None) == (b is None) and json.dumps(a) == json.dumps(b)
@@ -156,7 +157,7 @@ def test_a_model_that_knows_no_schema_works_where_none_is_asked(tmp_path):
         with pytest.raises(TypeError): complete(echo, asked, **more)
 
 
-@pytest.mark.parametrize('text', ['{"a": NaN}', '{"a": 1} and more', "{'a': 1}", '\x00', '[' * 100_000, '\ud800', '```json\n{}\n```', 'null'])
+@cases('text', ['{"a": NaN}', '{"a": 1} and more', "{'a': 1}", '\x00', '[' * 100_000, '\ud800', '```json\n{}\n```', 'null'])
 def test_what_is_no_json_has_no_data(text): assert json_of(text) is None
 
 

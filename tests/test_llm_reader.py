@@ -3,7 +3,8 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from conftest import cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -118,7 +119,7 @@ def test_a_model_may_decline_in_our_words_alone(status):
     declined(answered(good(SOUND, label='none')), 'none of the options')
 
 
-@pytest.mark.parametrize('kind', KINDS)
+@cases('kind', KINDS)
 def test_an_error_of_the_service_keeps_the_evidence(kind):
     answer = answered(LLMError('it went wrong with key sk-ant-api03-abcdefgh', kind))
     declined(answer, 'The language model did not answer: it went wrong')
@@ -153,12 +154,12 @@ def test_pmids_come_as_numbers_and_texts():
     for pmid in (101, '101', 'PMID: 101', 101.0, '[101]'): assert answered(good(SOUND | {'pmid': pmid}, label='Yes.')).used_PMIDs == ('101',)
 
 
-@pytest.mark.parametrize('claim', [
+@cases('claim', [
     SOUND | {'pmid': '999'}, SOUND | {'pmid': ''}, SOUND | {'pmid': '202'}, SOUND | {'quote': ''}, SOUND | {'quote': 'Ginger tea cured nausea in all who drank it.'},
     SOUND | {'text': 'Ginger tea raised the rate of nausea.'}, SOUND | {'text': 'Ginger tea did not lower the rate of nausea.'},
     {'text': 'Rice relieved cramps in 40 people.', 'pmid': '202', 'quote': 'Rice did relieve cramps in 40 people.'},
     {'text': 'Rice did not relieve cramps in 400 people.', 'pmid': '202', 'quote': 'Rice did not relieve cramps in 400 people.'},
-], ids=['never retrieved', 'no paper', 'other paper', 'no quote', 'invented', 'turned', 'denied', 'not lost', 'number'])
+])
 def test_a_claim_that_fails_is_marked_dropped_and_never_enough(claim):
     alone = answered(good(claim, label='yes'))
     declined(alone, 'none could be confirmed: ')
@@ -204,7 +205,7 @@ def test_every_kind_and_every_prompt():
             for c in answer.citations: assert SHELF[c.pmid].text[c.start:c.end] == c.quote
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(st.fixed_dictionaries({'text': st.sampled_from([SOUND['text'], PLANTED]) | st.text(max_size=40), 'pmid': st.sampled_from([101, '202', '999', None]),
                                        'quote': st.sampled_from([SOUND['quote'], 'Sleep was not measured.', '']) | st.text(max_size=40)}), max_size=4),
        st.sampled_from(['yes', 'no', 'none', 'perhaps', '']), st.booleans())

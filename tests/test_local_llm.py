@@ -5,6 +5,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,8 +127,8 @@ def test_a_pickle_is_not_opened(folder, tmp_path):
     assert not (tmp_path/'ran').exists()
 
 
-@pytest.mark.parametrize('file', ['config.json', 'tokenizer.json', 'model.safetensors'])
-@pytest.mark.parametrize('harm', ['gone', 'half', 'noise'])
+@cases('file', ['config.json', 'tokenizer.json', 'model.safetensors'])
+@cases('harm', ['gone', 'half', 'noise'])
 def test_a_damaged_folder_is_one_sentence(folder, tmp_path, file, harm):
     copy = shutil.copytree(folder, tmp_path/'damaged')
     whole = (copy/file).read_bytes()

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from conftest import cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip('sacrebleu')
@@ -34,7 +35,7 @@ HAND = [   # answer, reference, BLEU-1, ROUGE-1 F, METEOR (exact, stem)
 ]
 
 
-@pytest.mark.parametrize('row', HAND, ids=lambda row: '/'.join(row[:2]))
+@cases('row', HAND)
 def test_by_hand(row):
     text, reference, *expected = row
     assert [make().score([text], [reference])[0] for make in WORDS] == pytest.approx(expected)
@@ -52,7 +53,7 @@ def test_any_two_texts(a, b):
 
 
 @given(st.dictionaries(st.integers(0, 5), st.one_of(st.none(), SOME)), st.lists(SOME.filter(str.strip), min_size=1, max_size=3))
-@settings(max_examples=40)
+@examples(40)
 def test_any_set_of_questions(predictions, references):
     "Every question counts, missing ones as zero, and the safe mean is never above the other."
     both = {several: longform_scores(predictions, dict.fromkeys(range(6), references), BUILT, several) for several in ('best', 'mean')}
@@ -76,7 +77,7 @@ def test_measures_of_ones_own():
     assert longform_scores({'q': 'tea'}, {'q': 'tea'}, [length])['Length'].values == {'q': .3}
 
 
-@pytest.mark.parametrize('arguments, says', [
+@cases('arguments, says', [
     (({}, {}), 'no references'), (({}, {'q': ' '}), 'without a reference'), (({'x': 'a'}, {'q': 'a'}), 'x'), (({'q': b'a'}, {'q': 'a'}), 'no text'),
     (({}, {'q': 'a'}, ['bleu']), 'bleu1'), (({}, {'q': 'a'}, ['bleu1'], 'worst'), 'worst')])
 def test_bad_input(arguments, says):
@@ -171,7 +172,7 @@ def test_bertscore_of_a_model_with_byte_pairs(tmp_path):
     assert bertscore(tmp_path, 1, device='cpu').score(['tea', ''], ['tea', 'tea']) == [1, 0]
 
 
-@pytest.mark.parametrize('make, says', [
+@cases('make, says', [
     (lambda t: bertscore(t), 'which layer'), (lambda t: bertscore(t, 7), 'layer 7'), (lambda t: bertscore(t, 1, rescale=True), 'rescaled'),
     (lambda t: bertscore(t, 1, rescale='tiny'), "no baseline .* 'tiny'"), (lambda t: bertscore(t.parent), 'which layer'), (lambda t: bertscore(t.parent, 1), 'config.json'), (lambda t: bertscore('scibert-basevocab-cased', 1), 'shell')])
 def test_bertscore_refuses(tiny, make, says):

@@ -5,6 +5,7 @@ from itertools import islice
 
 import pytest
 
+from conftest import cases
 from cpqa.core.basics import CpqaError
 from cpqa.literature.mesh import Descriptor, MeshTree, natural, read_mesh
 from cpqa.literature.pubmed import ReadError
@@ -40,8 +41,8 @@ XML = xml(*(xml_record(u, n, t, [x.replace('&', '&amp;') for x in e]) for u, n, 
 ASCII = ''.join(ascii_record(*r) for r in ROWS).encode()
 
 
-@pytest.mark.parametrize('packed', [False, True])
-@pytest.mark.parametrize('data', [XML, ASCII, b'\xef\xbb\xbf' + XML], ids=['xml', 'ascii', 'byte order mark'])
+@cases('packed', [False, True])
+@cases('data', [XML, ASCII, b'\xef\xbb\xbf' + XML])
 def test_reads_both_layouts(tmp_path, data, packed):
     path = tmp_path/('mesh.gz' if packed else 'mesh')
     path.write_bytes(gzip.compress(data) if packed else data)
@@ -71,7 +72,7 @@ BOMB = '<!DOCTYPE DescriptorRecordSet [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"
 OUTSIDE = '<!DOCTYPE DescriptorRecordSet [<!ENTITY a SYSTEM "file:///etc/hostname">]>'
 
 
-@pytest.mark.parametrize('data, says', [
+@cases('data, says', [
     (b'', 'empty'), (b'\n\n', 'empty'), (b'Cancer is a crab.', 'no list of diseases'), (b'{"ui": 1}', 'no list of diseases'),
     (b'version https://git-lfs.github.com/spec/v1\noid sha256:0\n', 'git lfs pull'), (b'PK\x03\x04zip', 'unpack it'),
     (gzip.compress(XML, mtime=0), 'add .gz'), (XML.decode().encode('utf-16'), 'UTF-16'), (XML[:-100], 'cut off or broken'),

@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from cpqa.core.toy import TOY
 from cpqa.retrieval.prepared import CARD, FILES, PAGE, read_card
 
+pytestmark = pytest.mark.release
 EXTRAS = {'offline', 'models', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'train', 'dev'}
 HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn', 'ir_measures', 'nltk',
          'bert_score', 'nbdev', 'anthropic', 'openai']

@@ -3,7 +3,8 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from conftest import cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.basics import CpqaError
@@ -77,7 +78,7 @@ def test_every_marked_document_with_a_text_has_a_passage_that_holds_it(bioasq, d
     assert total > 500 and lost < 0.01 * total
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.text('abcÄβ1 .,()\n', min_size=5, max_size=80), st.data())
 def test_a_snippet_is_found_whatever_its_spaces(text, data):
     start = data.draw(st.integers(0, len(text) - 1))
@@ -111,7 +112,7 @@ def test_every_passage_gives_its_pair():
     assert (made.tried, made.rejected, made.stopped) == (5, {}, '') and len({p.question_id for p in made.pairs}) == 5
 
 
-@pytest.mark.parametrize('said, reason', [
+@cases('said, reason', [
     ('', 'unreadable'), ('I cannot do that.', 'unreadable'), ('{"answer": "x"}', 'unreadable'), ('{"question": ["a"]}', 'unreadable'), ('{' * 9000, 'unreadable'), ('{"question": ' * 100, 'unreadable'),
     ('{"question": null}', 'unreadable'), ('{"question": ""}', 'none'), ('{"question": "Aspirin keeps colon polyps away from us."}', 'not one question'),
     ('{"question": "Does aspirin help? Is it good for polyps?"}', 'not one question'), ('{"question": "Why aspirin?"}', 'too short'),
@@ -199,7 +200,7 @@ def test_a_recording_stands_in_for_the_model(tmp_path):
     assert generate_pairs(PASSAGES, Replayed(tmp_path/'tape.jsonl')) == made and made.rejected == {'unreadable': 1}
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text() | st.text('{}[]":,question\\u d8', max_size=60).map('{{"question": {}'.format))
 def test_nothing_that_a_model_says_breaks_the_reading(said):
     question = read_question(said)

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -160,7 +161,7 @@ CASES = [   # text, options, the label or the kind of failure
 ]
 
 
-@pytest.mark.parametrize('text, options, expected', CASES)
+@cases('text, options, expected', CASES)
 def test_invented(text, options, expected):
     reading = read_answer(text, options)
     assert (reading.label or reading.kind) == expected, reading
@@ -194,20 +195,20 @@ def test_any_text_gives_one_reading(text, options):
 
 forms = st.sampled_from(['{0}', '({0})', '{0}.', '{0}. {1}', '{0}) {1}', 'The answer is {0}.', 'The answer is ({0}).', 'Answer: {0}', 'Option {0} is correct.', '{1}', 'Final answer: {0}. {1}'])
 decorations = st.sampled_from(['{}', '**{}**', '  {}\n', '`{}`', '> {}', '# {}', '- {}', '"{}"', '\n\n{}\n\n', '_{}_', '***{}***', '\t{}'])
-cases = st.sampled_from([str, str.lower, str.upper])
+spellings = st.sampled_from([str, str.lower, str.upper])
 
 
-@given(forms, st.sampled_from('ABCD'), decorations, cases)
+@given(forms, st.sampled_from('ABCD'), decorations, spellings)
 def test_decoration_and_case_do_not_matter(form, label, decoration, case):
     assert read_answer(case(decoration.format(form.format(label, DRUGS[label]))), DRUGS).label == label
 
 
-@given(st.sampled_from([t for t, o, e in CASES if t and o is DRUGS and e in ('refused', 'none of the options', 'several') and '{' not in t]), decorations, cases)
+@given(st.sampled_from([t for t, o, e in CASES if t and o is DRUGS and e in ('refused', 'none of the options', 'several') and '{' not in t]), decorations, spellings)
 def test_decorated_failures(text, decoration, case):
     assert read_answer(case(decoration.format(text)), DRUGS).kind == read_answer(text, DRUGS).kind
 
 
-@pytest.mark.parametrize('unit', ['a', '{', '{"a":', '"answer": ', 'A, ', 'not ', ' ', 'the answer is ', '\n', '**', '[', 'B. ', '{"answer": {"x": ', "'", 'no evidence '])
+@cases('unit', ['a', '{', '{"a":', '"answer": ', 'A, ', 'not ', ' ', 'the answer is ', '\n', '**', '[', 'B. ', '{"answer": {"x": ', "'", 'no evidence '])
 def test_long_hostile_text_is_read(unit):   # a rule that took quadratic time would hang here
     assert read_answer(unit*(100_000//len(unit)), DRUGS).kind in {*FAILURES, 'answer'}
     assert read_answer('{"answer_choice": "' + unit*(100_000//len(unit)), DRUGS).kind in {*FAILURES, 'answer'}
@@ -276,8 +277,8 @@ def recorded(data, name, system) -> dict[str, str | None]:
         return {(a := json.loads(line))['id']: (a['raw'] or [None])[0] for line in f}
 
 
-@pytest.mark.parametrize('name', SIZES)
-@pytest.mark.parametrize('system', PUBLISHED)
+@cases('name', SIZES)
+@cases('system', PUBLISHED)
 def test_recorded_answers_give_the_published_table(data_dir, system, name):
     answers, truth = recorded(data_dir, name, system), gold(data_dir, name)
     assert answers.keys() == truth.keys() and len(answers) == SIZES[name]

@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from conftest import cases, sample
 from cpqa.core.basics import CpqaError
 from cpqa.core.records import Document, Passage
 from cpqa.evaluation import passages as module
@@ -126,7 +127,7 @@ def pieces(text: str, *parts: str) -> list[Passage]:
     return [Passage.of(d, text.index(p), text.index(p) + len(p)) for p in parts]
 
 
-@pytest.mark.parametrize('parts, span, needed', [
+@cases('parts, span, needed', [
     (['alpha beta', 'gamma delta'], 'gamma', 3),                    # read whole, then one word
     (['gamma delta', 'alpha beta'], 'gamma', 1),
     (['alpha beta', 'gamma delta'], 'beta gamma', 3),               # 4 of 10 characters end the first, 'gamma' makes it 9
@@ -264,7 +265,7 @@ def test_a_file_of_something_else(folder, whole, tmp_path):
 
 # ---- names
 
-@pytest.mark.parametrize('more, why', [
+@cases('more, why', [
     ({'segmenters': ['sentences:10:0', 'magic']}, "'magic' is not a segmenter"), ({'segmenters': ['sentences:10:0', 'fixed:5:5']}, 'is not a segmenter'), ({'segmenters': []}, 'at least one'),
     ({'segmenters': 'window:1'}, 'a list'), ({'segmenters': ['window:1', 'window:1']}, 'different'), ({'baseline': 'fixed'}, "the baseline 'fixed' is not among"),
     ({'retrievers': ['bm25', 'boolean']}, "'boolean' is not a retriever"), ({'rerankers': ['none', 'oracle']}, "'oracle' is not a reranker"), ({'scopes': ['library']}, 'is not a scope'),
@@ -295,7 +296,7 @@ def test_what_stands_before_a_passage_is_searched(folder):
 
 
 def test_sections_of_real_articles(data_dir):
-    articles = read_marked(data_dir/'evidence_inference').articles.values()
+    articles = sample(read_marked(data_dir/'evidence_inference').articles.values(), 60)
     for a in articles:
         assert all(x.end <= y.start for x, y in zip(a.sections, a.sections[1:])) and all(a.text[s.start:].startswith(('ABSTRACT.', 'BODY.')) for s in a.sections)
         assert a.sections == marked_sections(a.text) and not any(s.label.endswith(':') or '\n' in s.label for s in a.sections)

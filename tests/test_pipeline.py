@@ -10,6 +10,7 @@ from cpqa.core.basics import CpqaError
 from cpqa.core.llm_server import LLMServer
 from cpqa.pipeline import CancerQA
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Is tisagenlecleucel effective for B-cell lymphoma?'
 SEARCH, READ = 700, 300   # milliseconds
 

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, cases, examples, sample
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -26,7 +26,7 @@ from cpqa.passages.splitters import SentenceSplitter
 DATA = Path(os.environ.get('CPQA_DATA', ROOT.parent/'shared'/'data'))
 FILES = sorted((DATA/'pmc').glob('*.nxml'))
 real = pytest.mark.skipif(not FILES, reason='no real articles at hand')
-each = pytest.mark.parametrize('path', FILES or [None], ids=lambda p: getattr(p, 'name', 'none'))
+each = cases('path', sample(FILES, 8) or [None])
 
 
 @cache
@@ -154,7 +154,7 @@ def article(body='', meta='', attributes='', more='') -> str: return f'<article 
 def made(*args, **kwargs) -> Document: return jats_document(etree.fromstring(article(*args, **kwargs)))
 
 
-@pytest.mark.parametrize('xml, text', [
+@cases('xml, text', [
     ('as shown<sup><xref ref-type="bibr">1</xref>,<xref ref-type="bibr">2</xref></sup> here.', 'as shown here.'),
     ('as shown.<xref ref-type="bibr"><sup>12</sup></xref> Next', 'as shown. Next'),
     ('shown <xref ref-type="bibr">[1]</xref>–<xref ref-type="bibr">[4]</xref>, and', 'shown, and'),
@@ -181,7 +181,7 @@ def test_boxes_and_floats_are_kept_under_their_labels():
     assert [(s.label, d.text[s.start:s.end]) for s in d.sections] == [('A', 'One two.'), ('A > Key', 'In box.'), ('Fig. 1', 'Seen.'), ('Table 2', '5')]
 
 
-@pytest.mark.parametrize('kind, link, retracted', [
+@cases('kind, link, retracted', [
     ('research-article', 'retraction-forward', True), ('retraction', 'retracted-article', False), ('retraction', 'retraction-forward', False),
     ('research-article', 'correction-forward', False), ('correction', 'corrected-article', False), ('research-article', 'commentary', False)])
 def test_a_notice_is_not_the_retracted_article(kind, link, retracted):
@@ -238,7 +238,7 @@ def section(draw, depth=0):
     return s
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(section(), max_size=3))
 def test_random_articles_keep_offsets_and_words(sections):
     root = etree.fromstring(article())
@@ -253,7 +253,7 @@ def test_random_articles_keep_offsets_and_words(sections):
     assert sentences(d) == sorted(sentences(d))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.sampled_from(('', 'A', 'A > B', 'C')), WORDS), max_size=8))
 def test_any_parts_can_be_assembled(parts):
     parts = [(label, tidy(line)) for label, line in parts if tidy(line)]
@@ -298,7 +298,7 @@ def test_long_headings_and_huge_tables_are_bounded(put):
 
 MARK = '<xref ref-type="bibr">1</xref>'
 
-@pytest.mark.parametrize('xml', [f'Word [{(MARK + ", ") * 20_000}] end.', f'Word{f" [{MARK}" * 3_000}', f'Word {"[" * 30_000}{MARK}', f'Word {"1, " * 10_000}{MARK}',
+@cases('xml', [f'Word [{(MARK + ", ") * 20_000}] end.', f'Word{f" [{MARK}" * 3_000}', f'Word {"[" * 30_000}{MARK}', f'Word {"1, " * 10_000}{MARK}',
     f'Word{chr(10) * 20_000}{MARK} x', f'Word <xref ref-type="bibr">{" " * 20_000}xx</xref>', f'Word {"[" * 3_000}{MARK}{"]" * 3_000}', f'Word {"(see " * 5_000}{MARK}', f'Word {"," * 20_000}{MARK}.'])
 def test_no_paragraph_takes_long(xml):
     start = time.process_time()
@@ -312,7 +312,7 @@ def test_entities_are_refused(put, inside):
     with pytest.raises(ReadError, match='entity|broken'): list(read_jats(put('evil.nxml', f'<!DOCTYPE article [{inside}]>' + article('<p>x</p>'))))
 
 
-@pytest.mark.parametrize('text', ['', '   ', 'PK\x03\x04', '{"error": 1}', '<html><body/></html>', '<article', '<pmc-articleset></pmc-articleset>', '<collection><source>PMC</source><document/></collection>'])
+@cases('text', ['', '   ', 'PK\x03\x04', '{"error": 1}', '<html><body/></html>', '<article', '<pmc-articleset></pmc-articleset>', '<collection><source>PMC</source><document/></collection>'])
 def test_what_is_no_article_is_refused(put, text):
     with pytest.raises(ReadError, match='none.nxml'): list(read_jats(put('none.nxml', text)))
 

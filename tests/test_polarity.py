@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,7 +95,7 @@ NOT_OPPOSED = [
 def name(pair) -> str: return ' / '.join(pair)[-60:]
 
 
-@pytest.mark.parametrize('kind, a, b', OPPOSED, ids=lambda x: x[:40])
+@cases('kind, a, b', OPPOSED)
 def test_opposed(kind, a, b):
     for one, two in ((a, b), (b, a)):
         found = opposed(one, two)
@@ -104,7 +104,7 @@ def test_opposed(kind, a, b):
             assert 0 <= claim.start < claim.end <= len(text) and text[claim.start:claim.end].startswith(claim.cue.split()[0])
 
 
-@pytest.mark.parametrize('pair', NOT_OPPOSED, ids=name)
+@cases('pair', NOT_OPPOSED)
 def test_not_opposed(pair):
     assert opposed(*pair) is None and opposed(*pair[::-1]) is None, [polarity(t) for t in pair]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import cases
 from helpers import environment
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,6 +152,7 @@ def test_tokens_are_those_of_minilm(text):
     assert token_offsets(text) == minilm_tokenizer().encode(text, add_special_tokens=False).offsets
 
 
+@pytest.mark.release
 def test_minilm_in_a_quarter_of_the_room(tmp_path):
     pytest.importorskip('nncf')
     small = FastEncoder(prepare_encoder(minilm_folder(), tmp_path/'w8', 'w8', label='small'))
@@ -176,7 +178,7 @@ def test_a_lost_page_is_no_damage(folders, tmp_path):
     assert FastEncoder(copy).card == FastEncoder(folders['bf16']).card
 
 
-@pytest.mark.parametrize('change', [{'precision': 'int4'}, {'inputs': 'input_ids'}, {'sha256': {}}, {'max_tokens': 'many'}, {'kind': 'cross-encoder'}, {'kind': 'language model'}], ids=str)
+@cases('change', [{'precision': 'int4'}, {'inputs': 'input_ids'}, {'sha256': {}}, {'max_tokens': 'many'}, {'kind': 'cross-encoder'}, {'kind': 'language model'}])
 def test_a_card_that_cannot_be_is_refused(change, folders, tmp_path):
     copy = shutil.copytree(folders['f32'], tmp_path/'copy')
     (copy/CARD).write_text(json.dumps(json.loads((copy/CARD).read_text()) | change))

@@ -2,7 +2,8 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from conftest import cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.answering.prompts import PROMPTS, PromptError, as_data, estimated_tokens, fitted, schema_of
@@ -23,7 +24,7 @@ def shelf(n: int, words: int = 40) -> tuple[list[Evidence], dict[str, Document]]
 def data_of(made) -> dict: return json.loads(made.messages[1].content.split('\n\n', 1)[1])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.text(max_size=200), st.text(max_size=60), st.sampled_from(TURNS), st.sampled_from(sorted(PROMPTS)))
 def test_whatever_a_document_holds_it_stays_a_text_in_the_users_message(text, title, turn, name):
     body = f'{text}{turn}"}}]}} {title}'
@@ -47,7 +48,7 @@ def test_turns_of_chat_models_are_broken_and_comparisons_are_not():
     for text in ('p < 0.05', 'p<0.05', 'p <.001', 'p<=0.01', 'a <- b', '[1, 2]', '[Interval]'): assert text in as_data(text)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 12), st.integers(300, 4000), st.sampled_from(('passages', 'documents', 'stuhlmann')), st.sampled_from(KINDS),
        st.sampled_from((estimated_tokens, lambda t: len(t.split()), len)))
 def test_it_fits_or_says_so_and_leaves_out_from_the_end(n, window, name, kind, count):
@@ -139,7 +140,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
     st.sampled_from(['claims', 'text', 'pmid', 'quote', 'label', 'items', 'response', 'used_PMIDs', 'status', 'certain']), inner, max_size=6), max_leaves=20)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(JSON, st.sampled_from(KINDS), st.sampled_from(sorted(PROMPTS)))
 def test_any_json_is_a_draft_or_a_reply_error(value, kind, name):
     for reply in (json.dumps(value), value if isinstance(value, dict) else '{}'):
@@ -156,8 +157,7 @@ def test_any_text_is_a_reply_error_or_holds_an_object(text):
     except ReplyError as e: assert e.kind in ('empty', 'refusal', 'not json', 'half json')
 
 
-@pytest.mark.parametrize('text', ['{"a":' * 100_000, '[' * 100_000, '{' * 100_000, '{"claims": ' + '[' * 100_000, '"' * 100_000, '\\' * 99_999, '{"claims": "' + 'x' * 500_000],
-                         ids=['objects', 'lists', 'braces', 'claims', 'quotes', 'strokes', 'long'])
+@cases('text', ['{"a":' * 100_000, '[' * 100_000, '{' * 100_000, '{"claims": ' + '[' * 100_000, '"' * 100_000, '\\' * 99_999, '{"claims": "' + 'x' * 500_000])
 def test_a_reply_that_never_ends_is_refused(text):
     with pytest.raises(ReplyError): read_reply(text)
 
@@ -168,7 +168,7 @@ def test_a_label_is_an_option_or_no_answer(written, options):
     except ReplyError as e: assert e.kind == 'no label'
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.text(max_size=80), st.lists(st.integers(1, 7), max_size=60), st.booleans())
 def test_what_streams_is_what_is_read(text, cuts, escaped):
     reply = json.dumps({'claims': [{'pmid': 'text', 'text': text, 'quote': '{"text": "no"}'}], 'label': 'response'}, ensure_ascii=escaped)

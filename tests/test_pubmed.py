@@ -12,8 +12,8 @@ import warnings
 
 import pytest
 from Bio import Entrez
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -181,7 +181,7 @@ def tagged(draw, depth=3):
 def test_no_word_is_lost_at_a_tag(pair): assert inline(pair[0]) == ' '.join(pair[1].split())
 
 
-@pytest.mark.parametrize('xml, text', [
+@cases('xml, text', [
     ('<sup>18</sup>F-FDG', '18F-FDG'), ('[<sup>99m</sup>Tc]', '[99mTc]'), ('H<sub>2</sub>O', 'H2O'), ('CD4<sup>+</sup>', 'CD4+'),
     ('Ca<sup>2+</sup>', 'Ca2+'), ('SO<sub>4</sub><sup>2-</sup>', 'SO4^2-'), ('log<sub>10</sub>', 'log10'), ('kg/m<sup>2</sup>', 'kg/m2'),
     ('10<sup>6</sup>', '10^6'), ('10<sup>-3</sup>', '10^-3'), ('10<sup>−3</sup>', '10^−3'), ('<i>10</i><sup><b>6</b></sup>', '10^6'),
@@ -191,7 +191,7 @@ def test_no_word_is_lost_at_a_tag(pair): assert inline(pair[0]) == ' '.join(pair
 def test_inline_markup(xml, text): assert inline(xml) == text
 
 
-@pytest.mark.parametrize('xml, text', [
+@cases('xml, text', [
     ('<m:mfrac>\n <m:mn>1</m:mn>\n <m:mn>2</m:mn>\n</m:mfrac>', '1/2'),
     ('<m:mn>3</m:mn><m:mfrac><m:mn>1</m:mn><m:mn>2</m:mn></m:mfrac><m:mn>5</m:mn>', '3 1/2 5'),
     ('<m:msup><m:mi>x</m:mi><m:mn>2</m:mn></m:msup>', 'x^2'), ('<m:msup><m:mn>10</m:mn><m:mn>-3</m:mn></m:msup>', '10^-3'),
@@ -213,7 +213,7 @@ MATH_TAGS = ['mi', 'mn', 'mo', 'mrow', 'msup', 'msub', 'msubsup', 'mfrac', 'mroo
              'mprescripts', 'none', 'semantics', 'mtable', 'mtr', 'mfenced', 'mspace', 'mphantom', 'odd']
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.recursive(st.tuples(st.sampled_from(MATH_TAGS), st.text('x1+ ', max_size=3)),
                     lambda kids: st.tuples(st.sampled_from(MATH_TAGS), st.lists(kids, max_size=4)), max_leaves=15))
 def test_no_formula_stops_the_reading(tree):
@@ -231,7 +231,7 @@ def test_a_displayed_formula_stands_apart():
 
 # ---- fields
 
-@pytest.mark.parametrize('text, year', [
+@cases('text, year', [
     ('1998 Dec-1999 Jan', 1998), ('Spring 2000', 2000), ('2000-2001', 2000), ('1975 Nov-Dec', 1975), ('1976-1977 Winter', 1976), ('2000 1st Quart', 2000),
     ('1809', 1809), ('99', None), ('12345', None), ('0000', None), ('', None), ('Winter', None), ('١٩٩٨', None)])
 def test_years(text, year): assert year_in(text) == year
@@ -294,7 +294,7 @@ def test_journal_and_title_fall_back(put):
         assert one(put, record).journal == name
 
 
-@pytest.mark.parametrize('inside, found', [
+@cases('inside, found', [
     ('<Year>2007</Year><Month>Mar</Month><Day>9</Day>', '2007-03-09'), ('<Year>2007</Year><Month>03</Month>', '2007-03'), ('<Year>2007</Year><Season>Spring</Season>', '2007'),
     ('<Year>2007</Year><Month>Feb</Month><Day>30</Day>', '2007-02'), ('<Year>2007</Year><Month>Fructidor</Month><Day>3</Day>', '2007'), ('<MedlineDate>1998 Dec-1999 Jan</MedlineDate>', '1998-12'),
     ('<MedlineDate>2000 Spring-Summer</MedlineDate>', '2000'), ('<MedlineDate>Winter</MedlineDate>', ''), ('<Year>07</Year><Month>Mar</Month>', '')])
@@ -345,7 +345,7 @@ def test_a_bad_record_does_not_stop_the_next(put):
     assert [r.where for r in found[:2]] == ['a.xml, record 1', 'a.xml, record 2 (PMID 12x)']
 
 
-@pytest.mark.parametrize('name, data, said', [
+@cases('name, data, said', [
     ('a.xml', b'', 'is empty'), ('a.xml', b' \n', 'is empty'), ('a.xml.gz', b'', 'is empty'), ('a.jsonl', b'', 'is empty'),
     ('a.xml', b'<!DOCTYPE html><html><body><p>Busy<br></body></html>', 'this is a web page'), ('a.xml', b'{"error": "API rate limit"}', 'API rate limit'),
     ('a.xml', b'version https://git-lfs.github.com/spec/v1', 'git-lfs'), ('a.xml', b'<eFetchResult><ERROR>No ids</ERROR></eFetchResult>', "'No ids'"),

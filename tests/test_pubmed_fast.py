@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from test_pubmed import DOCTYPE, article_set
@@ -52,7 +52,7 @@ def test_real_records_are_read_alike_and_fast(data_dir):
     assert [d or tree(*p) for d, p in zip(quickly, found)] == [tree(*p) for p in found]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(written(), st.booleans())
 def test_written_records_are_read_alike(document, indented):
     e = pubmed_xml(document)
@@ -106,7 +106,7 @@ WRITTEN = [Document(str(n), title=f'Title {n} of a < b.', text='AIM: Why?\nRESUL
                     authors=('Lee A', 'We All', 'Poe B Jr'), languages=('eng',), publication_types=('Review',), doi='10.1/x') for n in (1, 2)]
 
 
-@pytest.mark.parametrize('wrap', ['<!-- {} -->', '<Unknown>{}</Unknown>', '<![CDATA[{}]]>', '{}<ERROR>busy</ERROR>', '{}<DeleteCitation><PMID>3</PMID></DeleteCitation>', '<a/>{}', '{}{}', '{}<', '{}&x;'])
+@cases('wrap', ['<!-- {} -->', '<Unknown>{}</Unknown>', '<![CDATA[{}]]>', '{}<ERROR>busy</ERROR>', '{}<DeleteCitation><PMID>3</PMID></DeleteCitation>', '<a/>{}', '{}{}', '{}<', '{}&x;'])
 def test_what_stands_around_records_is_seen(tmp_path, wrap):
     inside = ''.join(etree.tostring(pubmed_xml(d), encoding='unicode') for d in WRITTEN)
     for xml in (article_set(inside.encode(), wrap.replace('{}', inside).encode(), inside.encode()), wrap.replace('{}', f'<PubmedArticleSet>{inside}</PubmedArticleSet>').encode()):

@@ -2,6 +2,7 @@
 from datetime import date
 
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ EXAMPLES = {
     '“kidney allograft”[ti]': QueryTerm('kidney allograft', 'ti', True)}
 
 
-@pytest.mark.parametrize('query', EXAMPLES)
+@cases('query', EXAMPLES)
 def test_documented_examples(query):
     tree = parse(query)
     assert tree == EXAMPLES[query]
@@ -56,7 +57,7 @@ def test_documented_examples(query):
     assert again == written(tree)
 
 
-@pytest.mark.parametrize('query, brackets', [
+@cases('query, brackets', [
     ('a AND b OR c', '(a AND b) OR c'), ('a OR b AND c', '(a OR b) AND c'), ('a OR b NOT c AND d', '((a OR b) NOT c) AND d'), ('a b OR c', 'a b OR c'),
     ('a[ti] b[ti] OR c', '("a"[Title] AND "b"[Title]) OR c'), ('a AND (b OR c) NOT d', '(a AND (b OR c)) NOT d'), ('((a))', 'a'), ('a and b', 'a and b'),
     ('NOT a NOT b', '("all"[Filter] NOT a) NOT b'), ('a NOT NOT b', 'a NOT ("all"[Filter] NOT b)')])
@@ -81,7 +82,7 @@ REFUSED = {
     '2011:2010[dp]': 'before they begin', 'last 9999 years[dp]': 'before the year 1', '1[uid]:5[uid]': 'dates alone', 'zzz[sb]': 'not a filter', '"!"[ti]': 'no word'}
 
 
-@pytest.mark.parametrize('query', REFUSED)
+@cases('query', REFUSED)
 def test_what_cannot_run_is_refused_with_a_reason(query):
     for act in (parse, lint):
         with pytest.raises(QueryError, match=REFUSED[query]): act(query)
@@ -90,7 +91,7 @@ def test_what_cannot_run_is_refused_with_a_reason(query):
 ODD = {'cats or dogs': 'no operator', '"a b': 'no partner', 'a]': 'no partner', 'x[ad]': 'Affiliation', 'wom*n[ti]': 'star inside', 'elvish[la]': 'not a language', 'CD4(+)': 'hold no word', 'asthma 2010[dp]': 'the last words alone'}
 
 
-@pytest.mark.parametrize('query', ODD)
+@cases('query', ODD)
 def test_what_is_odd_is_a_warning(query):
     [warning] = lint(query)
     assert ODD[query] in warning

@@ -3,7 +3,8 @@ import gzip
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -48,7 +49,7 @@ def written(draw):
                     corrections=tuple(draw(st.lists(corrections, max_size=2))), authors=tuple(draw(st.lists(AUTHOR, max_size=4))))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(written(), max_size=3))
 def test_random_documents_come_back(tmp_path_factory, documents):
     path = tmp_path_factory.getbasetemp()/'written.xml'

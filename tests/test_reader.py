@@ -1,7 +1,8 @@
 """The quoting reader with the models of the package: the README's question, what is quoted, yes and no, and models that misbehave."""
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -15,6 +16,9 @@ from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker
 from cpqa.pipeline import CancerQA, Finding
 
 TAMOXIFEN, SOURDOUGH, CAR_T = 'What are the side effects of tamoxifen?', 'How do I bake sourdough bread?', 'Is tisagenlecleucel effective for B-cell lymphoma?'
+
+
+pytestmark = pytest.mark.usefixtures('loaded_once')
 
 
 @pytest.fixture(scope='module')
@@ -126,7 +130,7 @@ def test_retracted_papers_are_neither_quoted_nor_counted(qa):
     assert candidates(evidence, gone) == [] and QuotingReader(qa.encoder).read(Gathered('Does tea help adults?', evidence, gone)).abstained
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.tuples(st.floats(0, 1), st.one_of(st.floats(0, 1), st.just(float('nan')))), min_size=1, max_size=20))
 def test_the_mean_lies_between_its_two(pairs):
     a, b = map(np.array, zip(*pairs))

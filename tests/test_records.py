@@ -3,6 +3,7 @@ import json
 
 import msgspec
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,8 +77,7 @@ def test_a_passage_that_does_not_fit_its_text_is_refused(p, off):
         with pytest.raises(ValueError, match='does not fit'): make()
 
 
-@pytest.mark.parametrize('record', [documents(), passages, hits, evidence, citations(), answers()],
-                         ids=['Document', 'Passage', 'Hit', 'Evidence', 'Citation', 'Answer'])
+@cases('record', [documents(), passages, hits, evidence, citations(), answers()])
 def test_json_there_and_back(record):
     @given(record)
     def there_and_back(r):
@@ -94,8 +94,7 @@ def test_a_lone_surrogate_is_an_error_not_a_changed_letter(surrogate):
     with pytest.raises(UnicodeEncodeError, match='surrogates not allowed'): Document('1', text=f'a{surrogate}b').to_json()
 
 
-@pytest.mark.parametrize('record', [documents(), passages, hits, evidence, citations(), answers()],
-                         ids=['Document', 'Passage', 'Hit', 'Evidence', 'Citation', 'Answer'])
+@cases('record', [documents(), passages, hits, evidence, citations(), answers()])
 def test_records_do_not_change(record):
     @given(record)
     def unchanged(r):

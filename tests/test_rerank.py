@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.records import Passage
@@ -59,7 +59,7 @@ words = st.lists(st.sampled_from(TEXTS) | st.text(min_size=1, max_size=80), max_
 # ---- the same score in any company
 
 @pytest.mark.parametrize('name', MAKERS)
-@settings(max_examples=6)
+@examples(6)
 @given(texts=words, budget=st.integers(1, 600), data=st.data())
 def test_scores_depend_neither_on_company_nor_order_nor_batches(models, name, texts, budget, data):
     model, found = models[name], [passage(t, n) for n, t in enumerate([*texts, *texts[:2]])]   # duplicates too
@@ -173,7 +173,7 @@ def test_cross_encoder_agrees_with_sentence_transformers_on_long_and_odd_texts(f
         close(models[name].score(QUESTION, [passage(t) for t in texts]), expected)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(query=st.text(max_size=60), texts=st.lists(st.text(max_size=120), max_size=5), room=st.integers(8, 64))
 def test_pairs_keep_to_their_size_and_keep_the_question(models, query, texts, room):
     tokenizer = models['bert'].net.tokenizer.backend_tokenizer
@@ -206,8 +206,8 @@ def test_a_gpu_that_is_not_there_is_an_error(folders, monkeypatch):
     assert pretrained_models.placed('cpu:0', None, 'fp16') == ('cpu', 'fp32')
 
 
-@pytest.mark.parametrize('name', MAKERS)
-@pytest.mark.parametrize('tokens', [-1, 1, 3, 100_000])
+@cases('name', MAKERS)
+@cases('tokens', [-1, 1, 3, 100_000])
 def test_too_few_or_many_tokens_are_said_before_any_score(folders, name, tokens):
     if (name, tokens) == ('t5', 100_000): return   # its positions are relative: it reads any number
     with pytest.raises(ModelError, match='leave room|reads '): MAKERS[name][1](folders[name], 'cpu', max_tokens=tokens)

@@ -5,7 +5,8 @@ import string
 import time
 
 import pytest
-from hypothesis import assume, given, settings
+from conftest import cases, examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cpqa.core.basics import CpqaError
@@ -40,7 +41,7 @@ class Scripted:
 
 # ---- the rules' ladder
 
-@pytest.mark.parametrize('question', QUESTIONS)
+@cases('question', QUESTIONS)
 def test_every_rung_can_be_searched(question):
     try: r = RULES.rewrite(question)
     except CpqaError as e: assert 'holds no word' in str(e) and not re.search(r'\w', question); return
@@ -49,7 +50,7 @@ def test_every_rung_can_be_searched(question):
     for q in r.rungs: lint(q.text); assert len(q.text) < 8000
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.text(max_size=120) | st.lists(st.sampled_from(['AND', 'or', 'NOT', '"', '(', ')', '[mh]', '*', 'cancer', 'lung', 'p53', "'s", '-', 'x', ':', '2', 'É', 'the']), max_size=12).map(' '.join))
 def test_no_text_breaks_the_rules(question):
     try: r = RULES.rewrite(question)
@@ -137,7 +138,7 @@ MISSPELLED = {'wat is the tretment for brest canser': 'treatment breast cancer',
               'immunotherpy checkpoint inhibiters': 'immunotherapy inhibitors', 'alcahol on tamoxifin': 'alcohol tamoxifen'}
 
 
-@pytest.mark.parametrize('written, meant', MISSPELLED.items())
+@cases('written, meant', MISSPELLED.items())
 def test_patients_spelling(written, meant): assert set(meant.split()) <= set(Speller().correct(written)[0].split())
 
 
@@ -158,7 +159,7 @@ def test_a_library_vouches_for_its_words():
     assert not Speller(lambda w: w == 'canser').correct('does canser matter')[1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.text(alphabet=string.ascii_lowercase, min_size=5, max_size=12), st.data())
 def test_slips_are_mutual(word, data):
     other = data.draw(st.sampled_from(sorted(slips(word))))
@@ -167,7 +168,7 @@ def test_slips_are_mutual(word, data):
 
 # ---- the walk
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.none() | st.lists(st.integers(0, 30), max_size=25), min_size=1, max_size=6), st.integers(1, 20), st.integers(0, 20))
 def test_the_walk_against_a_plain_reading(rungs, enough, more):
     most = enough + more
@@ -244,15 +245,15 @@ BAD = ['', '   ', 'I am sorry, but I cannot help with that.', '{', '{' * 5000, '
        ladder('', ' '), ladder('(((', 'AND'), ladder('x' * 5000), '{"queries": ["\\u0000"]}', CpqaError('down'), TimeoutError(), ValueError('bug'), RecursionError()]
 
 
-@pytest.mark.parametrize('said', BAD, ids=[str(i) for i in range(len(BAD))])
+@cases('said', BAD)
 def test_nonsense_falls_back_to_the_rules_and_says_so(said):
     r, plain = LLMRewriter(Scripted(said)).rewrite(QUESTION), RULES.rewrite(QUESTION)
     assert (r.rungs, r.question, r.rewriter) == (plain.rungs, plain.question, 'rules')
     assert any('the rules made it' in n for n in r.notes)
 
 
-@pytest.mark.parametrize('said', [*BAD, '{"texts": [""]}', '{"texts": []}'], ids=[str(i) for i in range(len(BAD) + 2)])
-@pytest.mark.parametrize('name', ['hyde', 'query2doc', 'rag-fusion'])
+@cases('said', [*BAD, '{"texts": [""]}', '{"texts": []}'])
+@cases('name', ['hyde', 'query2doc', 'rag-fusion'])
 def test_without_texts_the_question_stands_alone(said, name):
     r, plain = rewriter(name, Scripted(said)).rewrite(QUESTION), RULES.rewrite(QUESTION)
     assert (r.rungs, r.texts) == (plain.rungs, plain.texts) and 'stands alone' in r.notes[-1]
@@ -274,7 +275,7 @@ def test_too_many_rungs_are_cut_and_counted():
     assert len(r.rungs) == 8 and any('the last 43 of 50 rungs were cut' in n for n in r.notes)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(max_size=200) | st.lists(st.sampled_from(['(', ')', '"', '[tiab]', '[xx]', 'AND', 'OR', 'NOT', 'cancer', '[mh]', '{', '}', '“']), max_size=14).map(' '.join))
 def test_whatever_is_repaired_can_be_read_or_is_refused(text):
     once = repaired(text)
@@ -283,7 +284,7 @@ def test_whatever_is_repaired_can_be_read_or_is_refused(text):
     except CpqaError: pass
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.text(max_size=300))
 def test_a_model_can_write_what_it_likes(text):
     r = LLMRewriter(Scripted(text), rules=RULES).rewrite(QUESTION)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, cases, sample
 from helpers import environment, question, some
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,7 +104,8 @@ def test_a_file_cut_at_any_byte_is_continued(tmp_path, monkeypatch):
     whole = path.read_bytes()   # a file of two sittings
     assert ['kind' in json.loads(line) for line in whole.splitlines()] == [True, False, False, True, False, False]
     expected = kept(Run.read(path))
-    for cut in range(len(whole) + 1):
+    ends = [n for at, byte in enumerate(whole) if byte == ord('\n') for n in (at, at + 1, at + 2)]   # and what stands around each end of a line
+    for cut in sorted({0, *ends} & set(range(len(whole) + 1)) | set(sample(range(len(whole) + 1), 150))):
         path.write_bytes(whole[:cut])
         present = {json.loads(line)['id'] for line in whole[:cut].split(b'\n') if _is_outcome(line)}
         asked = []
@@ -150,7 +151,7 @@ def test_a_spoilt_line_is_a_fault_and_its_question_is_asked_again(whole, tmp_pat
     assert asked == ['q1'] and done.n_missing == 0 and len(done.faults) == 1 and done.faults == Run.read(path).faults
 
 
-@pytest.mark.parametrize('line', [b'\xff\xfe', b'[1]', b'7', b'null', b'{"id":""}', b'{"id":"q1","cost":NaN}', b'[' * 100_000, b'{"id":"q9","hits":[{"id":"a","score":1e999}]}'])
+@cases('line', [b'\xff\xfe', b'[1]', b'7', b'null', b'{"id":""}', b'{"id":"q1","cost":NaN}', b'[' * 100_000, b'{"id":"q9","hits":[{"id":"a","score":1e999}]}'])
 def test_lines_that_are_no_outcomes_are_faults(whole, tmp_path, line):
     found = Run.read(_written(tmp_path/'run.jsonl', whole + line + b'\n\n'))
     assert len(found.faults) == 1 and found.n_missing == 0 and found.faults[0].startswith('line 6 cannot be read')
@@ -183,7 +184,7 @@ def test_errors_are_asked_again_only_if_told(whole, tmp_path):
 
 # ---- files of others
 
-@pytest.mark.parametrize('change, what', [
+@cases('change, what', [
     (dict(system=System('echo')), 'system'), (dict(system=System('other', SYSTEM.parts, SYSTEM.parameters)), 'system'), (dict(questions=some(5)), 'dataset'),
     (dict(questions=Questions('toy', [question(0, part='other'), *list(TOYS)[1:]])), 'dataset'), (dict(seed=4), 'seed'), (dict(seed=None), 'seed'),
     (dict(switches=LeakFree()), 'switches')])
@@ -198,7 +199,7 @@ def test_the_same_questions_under_another_name_are_the_same_dataset(whole, tmp_p
     assert run(SYSTEM, never, some(4, 'renamed'), _written(tmp_path/'run.jsonl', whole), seed=3).n_missing == 0
 
 
-@pytest.mark.parametrize('data', [b'Buy milk', b'Buy milk\n', b'{"id":"q1"}\n', b'{"kind":"other"}\n', b'{"kind":7}\n', b'{"kind":"cpqa run"}\n', b'{"kind":"cpqa run","format":2}\n',
+@cases('data', [b'Buy milk', b'Buy milk\n', b'{"id":"q1"}\n', b'{"kind":"other"}\n', b'{"kind":7}\n', b'{"kind":"cpqa run"}\n', b'{"kind":"cpqa run","format":2}\n',
                                   b'{"kind":"cpqa run","format":1,"system":{}}\n', b'\x89PNG\r\n', b'\n\n[]\n', b'{"kind":"cpqa run","format":1,"sys\n'])
 def test_other_files_are_refused_and_left_alone(tmp_path, data):
     path = _written(tmp_path/'run.jsonl', data)
@@ -323,7 +324,7 @@ def test_what_concerns_no_question_stops_a_run(tmp_path):
 class PanicException(BaseException): "What PyO3 raises when Rust panics, by its name."
 
 
-@pytest.mark.parametrize('error', [ValueError(''), RecursionError('deep'), MemoryError(), UnicodeDecodeError('utf-8', b'\xff', 0, 1, 'bad'), StopIteration(), PanicException('index')])
+@cases('error', [ValueError(''), RecursionError('deep'), MemoryError(), UnicodeDecodeError('utf-8', b'\xff', 0, 1, 'bad'), StopIteration(), PanicException('index')])
 def test_any_exception_is_an_outcome(error):
     def failing(q): raise error
     assert ask(failing, question(1)).error.startswith(type(error).__name__)
@@ -373,7 +374,7 @@ def test_runs_keep_any_outcome(tmp_path_factory, found):
     assert run(SYSTEM, never, questions, path).outcomes == made.outcomes
 
 
-@pytest.mark.parametrize('value', [float('inf'), {1: 2}, {'a': [float('nan')]}, object(), {1, 2}, 2**64, b'bytes', Path('x')])
+@cases('value', [float('inf'), {1: 2}, {'a': [float('nan')]}, object(), {1, 2}, 2**64, b'bytes', Path('x')])
 def test_parameters_are_plain(value):
     with pytest.raises(ValueError, match='expected what JSON can keep'): System('s', parameters={'k': value})
 

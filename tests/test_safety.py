@@ -2,6 +2,7 @@
 import json
 
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -224,13 +225,13 @@ def test_every_first_sentence_names_a_number_to_call():
     assert '988' in FIRST['self-harm'] and '116 123' in FIRST['self-harm'] and all('findahelpline.com' in row[2] for row in ABROAD.values())
 
 
-@pytest.mark.parametrize('language', FOREIGN)
+@cases('language', FOREIGN)
 def test_a_question_in_another_language_gets_a_note(language):
     for q in FOREIGN[language]:
         assert language_of(q) == language and language in language_note(q) and first_words(q) == '', q
 
 
-@pytest.mark.parametrize('question', ['Is α-fetoprotein raised in HCC?', 'van der Woude syndrome', 'Gilles de la Tourette', 'de novo AML', 'Burkitt lymphoma', 'EGFR T790M', '', '?', '5-FU', 'BRCA1 c.68_69delAG',
+@cases('question', ['Is α-fetoprotein raised in HCC?', 'van der Woude syndrome', 'Gilles de la Tourette', 'de novo AML', 'Burkitt lymphoma', 'EGFR T790M', '', '?', '5-FU', 'BRCA1 c.68_69delAG',
                                       'Does the Di Bella therapy help?', 'Is El Niño linked to melanoma?', 'in situ carcinoma', 'ad libitum opioids'])
 def test_english_with_foreign_words_gets_none(question): assert language_note(question) == ''
 
@@ -248,7 +249,7 @@ def test_any_text_gets_an_answer(text):
     assert isinstance(language_note(text), str) and isinstance(tidied(text), str)
 
 
-@pytest.mark.parametrize('text', ['how many ' * 3000, 'sudden ' * 3000, 'a man ' * 3000, 'took ' * 3000, 'x' * 500_000, 'i think about ' * 2000], ids=lambda t: t[:6])
+@cases('text', ['how many ' * 3000, 'sudden ' * 3000, 'a man ' * 3000, 'took ' * 3000, 'x' * 500_000, 'i think about ' * 2000])
 def test_long_texts_are_read_in_part(text): assert first_words(text) in ('', *FIRST.values()) and isinstance(language_note(text), str)
 
 

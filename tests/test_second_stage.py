@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from conftest import cases
 from cpqa import pipeline
 from cpqa.core.basics import CpqaError, MissingExtra
 from cpqa.core.records import Document
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'What are the side effects of tamoxifen?'
 FLUSHES = 'Hot flushes were the main side effect.'
 ODD = {
-    'a title': '', 'a long sentence': 'tamoxifen ' * 5000 + 'end.', 'no end': 'tamoxifen goes on and on ' * 60, 'a table': 'Arm\tn\tHR\nTamoxifen\t12\t0.5 (0.3-0.8)\n' * 6,
+    'a title': '', 'a long sentence': 'tamoxifen ' * 1200 + 'end.', 'no end': 'tamoxifen goes on and on ' * 60, 'a table': 'Arm\tn\tHR\nTamoxifen\t12\t0.5 (0.3-0.8)\n' * 6,
     'Chinese': '患者接受了他莫昔芬治疗。肿瘤没有复发。' * 6, 'Arabic': 'تم علاج المرضى. لم يعد الورم. ' * 6,
     'control characters': 'Tamoxifen\x00 helped\x1b[2J. \x02\x03\x1f So\x7f it was\x85. ' * 4, 'a long word': 'ACGT' * 300,
 }
@@ -84,7 +85,7 @@ def sound(answer, documents=(*TOY, *STRANGE)):
 
 # ---- odd documents, cut in every way
 
-@pytest.mark.parametrize('name', ['sentences', 'fixed:7:2', 'tokens:9:3', 'window:1', 'texttiling', 'seos:16:4'])
+@cases('name', ['sentences', 'fixed:7:2', 'tokens:9:3', 'window:1', 'texttiling', 'seos:16:4'])
 def test_a_library_cut_in_any_way_is_asked_and_searched(name, libraries, encoder):
     library = libraries(name)
     answer = CancerQA(library, Finding(encoder)).ask(QUESTION)
@@ -122,8 +123,8 @@ def test_a_library_of_strange_documents(name, encoder, tmp_path):
 
 # ---- what goes wrong
 
-@pytest.mark.parametrize('how', ['raises', 'nan', 'short'])
-@pytest.mark.parametrize('n, budget', [(1, None), (2, 60_000)], ids=['at once', 'in the middle'])
+@cases('how', ['raises', 'nan', 'short'])
+@cases('n, budget', [(1, None), (2, 60_000)])
 def test_a_reranker_that_fails_leaves_the_first_order(how, n, budget, libraries, encoder):
     library, reranker = libraries('fixed:7:2'), Failing(how, n)
     answer = CancerQA(library, Finding(encoder, reranker=reranker, budget_ms=budget)).ask(QUESTION)
@@ -142,7 +143,7 @@ def test_a_budget_ends_the_reranking(libraries, encoder):
     assert (told['stopped'], told['reranked'], reranker.calls) == ('time', 8, 1) and told['candidates'] > 8 and not answer.notes
 
 
-@pytest.mark.parametrize('options, why', [
+@cases('options, why', [
     (dict(reranker='magic'), "'magic' is not a reranker: choose"), (dict(reranker=''), 'is not a reranker'), (dict(reranker='monot5'), 'needs a model behind a colon'),
     (dict(segmenter='magic'), "'magic' is not a segmenter: choose"), (dict(segmenter='seos:5:5'), 'less than its size'),
     (dict(threshold=1.5), 'a probability from 0 to 1'), (dict(threshold=float('nan')), 'a probability from 0 to 1'), (dict(budget_ms=-1), 'at least 0'), (dict(budget_ms=float('nan')), 'at least 0'),

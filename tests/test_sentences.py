@@ -6,8 +6,8 @@ import sys
 from collections import Counter
 
 import pytest
-from conftest import ROOT
-from hypothesis import given, settings
+from conftest import ROOT, cases, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.records import Document, Section
@@ -48,7 +48,7 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize('marked', [m for group in MENDED.values() for m in group])
+@cases('marked', [m for group in MENDED.values() for m in group])
 def test_mended(marked):
     assert cut(marked.replace('|', '')) == [part.strip() for part in marked.split('|')]
 
@@ -65,7 +65,7 @@ UNITS = ['word ', '.', '. ', '!?', ')].', '."', 'A.', 'a.b. ', 'gain.1,', 'gain.
          'a-', '这是一支笔。', 'e\u0301.', '\ud800'.encode('utf-8', 'replace').decode(), 'Это конец. Да. ', 'x', '1. ', '(1) ', 'vs. ']
 
 
-@pytest.mark.parametrize('unit', UNITS, ids=ascii)
+@cases('unit', UNITS)
 def test_a_long_run_of_anything(unit):
     "nupunkt alone takes time in the square of the length of some of these."
     sound(unit * (40_000//len(unit)))
@@ -77,7 +77,7 @@ def test_a_megabyte_without_a_stop():
     assert cut('x' * 1_000_000 + '. The rest fell.')[1] == 'The rest fell.'
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(st.one_of(st.sampled_from([*UNITS, 'The ', 'p53 ', '12 ', 'METHODS: ', '\n', 'gain', '.']), st.text(max_size=8)), max_size=25).map(''.join))
 def test_any_text(text): sound(text)
 

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,8 +143,8 @@ def test_vectors_need_not_be_of_unit_length():
     assert spans(SEOS(StandIn(lambda v: 7 * v), 32, 8).split(document)) == spans(SEOS(StandIn(), 32, 8).split(document))
 
 
-@pytest.mark.parametrize('wrong, what', [(lambda v: v * np.nan, 'NaN'), (lambda v: v / 0, 'NaN or infinity'), (lambda v: v[:-1], 'one vector each'), (lambda v: v[0], 'one vector each')])
-@pytest.mark.parametrize('blocks', ['mean', 'text'])
+@cases('wrong, what', [(lambda v: v * np.nan, 'NaN'), (lambda v: v / 0, 'NaN or infinity'), (lambda v: v[:-1], 'one vector each'), (lambda v: v[0], 'one vector each')])
+@cases('blocks', ['mean', 'text'])
 def test_an_encoder_that_gives_no_vectors_is_refused(wrong, what, blocks):
     with np.errstate(all='ignore'), pytest.raises(CpqaError, match=what) as e: SEOS(StandIn(wrong), blocks=blocks).split(Document(id='1', text=written('ab')))
     assert 'stand-in' in str(e.value) and '\n' not in str(e.value)
@@ -165,8 +166,8 @@ ODD = {'empty': '', 'white space': ' \n\t ', 'one word': 'word', 'one sentence':
        'the same again': 'It helped. ' * 400}
 
 
-@pytest.mark.parametrize('text', ODD.values(), ids=ODD)
-@pytest.mark.parametrize('options', [{}, {'words': 16, 'overlap': 4}, {'words': 64, 'overlap': 0, 'blocks': 'text'}, {'words': 100, 'overlap': 20, 'count': len}], ids=str)
+@cases('text', ODD.values())
+@cases('options', [{}, {'words': 16, 'overlap': 4}, {'words': 64, 'overlap': 0, 'blocks': 'text'}, {'words': 100, 'overlap': 20, 'count': len}])
 def test_odd_documents(text, options):
     found = sound(Document(id='1', title='A title', text=text), SEOS(StandIn(), **options))
     assert bool(found) == bool(sentences(Document(id='1', text=text)))
@@ -181,13 +182,13 @@ def test_any_text(text): sound(Document(id='1', text=text), SEOS(StandIn(), 16, 
 
 # ---- parameters
 
-@pytest.mark.parametrize('options', [{'words': 0}, {'words': 10, 'overlap': 10}, {'words': 10, 'overlap': -1}, {'words': 16, 'overlap': 4, 'least': 13}, {'least': -1},
-                                     {'block': 0}, {'smooth': -1}, {'blocks': 'bag'}, {'share': float('nan')}], ids=str)
+@cases('options', [{'words': 0}, {'words': 10, 'overlap': 10}, {'words': 10, 'overlap': -1}, {'words': 16, 'overlap': 4, 'least': 13}, {'least': -1},
+                                     {'block': 0}, {'smooth': -1}, {'blocks': 'bag'}, {'share': float('nan')}])
 def test_parameters_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError): SEOS(StandIn(), **options)
 
 
-@pytest.mark.parametrize('change', [{'words': 64}, {'overlap': 8}, {'block': 2}, {'smooth': 0}, {'share': 1.0}, {'least': 8}, {'blocks': 'text'}, {'count': len}], ids=str)
+@cases('change', [{'words': 64}, {'overlap': 8}, {'block': 2}, {'smooth': 0}, {'share': 1.0}, {'least': 8}, {'blocks': 'text'}, {'count': len}])
 def test_each_parameter_is_told(change):
     usual, changed = SEOS(StandIn()).describe(), SEOS(StandIn(), **change).describe()
     assert changed != usual and changed['version'] == SEOS.version and changed['encoder'] == {'model': 'stand-in', 'dim': 12}

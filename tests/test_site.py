@@ -17,8 +17,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from conftest import ROOT, copy_project, run_in
+from conftest import ROOT, cases, copy_project, run_in
 
+pytestmark = pytest.mark.release
 spec = importlib.util.spec_from_file_location('docs_script', ROOT/'.ci'/'docs.py')
 docs = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(docs)
@@ -88,9 +89,9 @@ def broken_links(pages: dict[str, Page], files: set[str]) -> list[str]:
 
 @pytest.fixture(scope='session')
 def build(tmp_path_factory):
-    "A copy of the project in which the docs script has run."
+    "A copy of the project in which the docs script has run, by its own command where there is make."
     copy = copy_project(tmp_path_factory.mktemp('site')/'cpqa')
-    return copy, run_in(copy, sys.executable, '.ci/docs.py')
+    return copy, run_in(copy, *(['make', 'docs'] if shutil.which('make') else [sys.executable, '.ci/docs.py']))
 
 
 @pytest.fixture(scope='session')
@@ -140,7 +141,7 @@ def test_building_again_gives_the_same_site(build, site, tmp_path):
     assert len(found) > 20 and all(body(site/name) for name in found if name.endswith('.html'))
 
 
-@pytest.mark.parametrize('notebook', NOTEBOOKS)
+@cases('notebook', NOTEBOOKS)
 def test_every_notebook_has_its_page(notebook, pages):
     assert notebook.replace('.ipynb', '.html') in pages
 
@@ -173,7 +174,7 @@ def code_cells(notebook: str) -> tuple[list[str], list[str]]:
     return [plain(s) for s in sources if 'hide' in words(s)], [plain(s) for s in sources if not words(s)]
 
 
-@pytest.mark.parametrize('notebook', NOTEBOOKS)
+@cases('notebook', NOTEBOOKS)
 def test_hidden_cells_do_not_show_and_others_do(notebook, pages):
     hidden, ordinary = code_cells(notebook)
     page = pages[notebook.replace('.ipynb', '.html')]

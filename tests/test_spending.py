@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +65,7 @@ def test_more_tokens_never_cost_less(name, read, wrote, more):
     if cost is not None: assert 0 < cost <= cost_of(name, read + more, wrote) and cost <= cost_of(name, read, wrote + more)
 
 
-@pytest.mark.parametrize('name', ['', 'claude', 'gpt', 'gpt-', 'qwen3:4b', 'claude-opus-99', '-2024-05-13', 'GPT-4O'])
+@cases('name', ['', 'claude', 'gpt', 'gpt-', 'qwen3:4b', 'claude-opus-99', '-2024-05-13', 'GPT-4O'])
 def test_an_unknown_model_has_no_price_and_the_small_window(name):
     assert price_of(name) is None and cost_of(name, 10, 10) is None and window_of(name) == WINDOW
 

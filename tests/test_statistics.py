@@ -6,7 +6,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from conftest import cases
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip('scipy')
@@ -311,7 +312,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize('call', REFUSED.values(), ids=REFUSED)
+@cases('call', REFUSED.values())
 def test_is_refused(call):
     with pytest.raises(StatisticsError, match='expected|not there'): call()
     assert issubclass(StatisticsError, CpqaError)

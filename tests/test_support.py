@@ -3,6 +3,7 @@ import json
 from importlib.resources import files
 
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ CASES = [(quote, true, false) for quote, true, turned in PAIRS for false in turn
 def test_what_the_quote_says_holds(quote, true): assert RULES.check(true, quote).fault == ''
 
 
-@pytest.mark.parametrize('quote, true, false', CASES, ids=lambda x: x[:40])
+@cases('quote, true, false', CASES)
 def test_what_it_does_not_say_scores_lower(quote, true, false):
     found = RULES.check(false, quote)
     assert found.score < .6 * RULES.score(true, quote), found
@@ -48,7 +49,7 @@ NEGATED = [
 ]
 
 
-@pytest.mark.parametrize('quote, yes, no', NEGATED, ids=lambda x: x[:40])
+@cases('quote, yes, no', NEGATED)
 def test_a_negated_answer_does_not_pass(quote, yes, no):
     good, bad = RULES.checks([(yes, quote), (no, quote)])
     assert good.fault == '' and bad.fault and 'difference' in bad.flips and bad.score < .4 * good.score, (good, bad)

@@ -1,6 +1,8 @@
 """Which arm had more, as reports say it: each pair is a claim and a quote that carries it; turned around, the claim must fare worse."""
 import pytest
 
+from conftest import cases
+
 from cpqa.answering.trial_arms import arms, side
 from cpqa.answering.comparisons import comparison
 from cpqa.answering.polarity import polarity
@@ -67,7 +69,7 @@ def points(claim: str, quote: str) -> float:
     found = told(claim, quote)
     return found.side + found.alone + found.numbers
 
-@pytest.mark.parametrize('claims,quote', [(claims, q) for claims, quotes in QUOTES.items() for q in quotes])
+@cases('claims,quote', [(claims, q) for claims, quotes in QUOTES.items() for q in quotes])
 def test_a_claim_is_carried_and_its_reverse_is_not(claims, quote):
     true, *turned = (points(claim, quote) for claim in claims)
     assert true > .1 and max(turned) < -.1, (true, turned)
@@ -81,7 +83,7 @@ KNOWN = {   # read wrongly or not at all, and so nothing but a wrong reading may
 def test_what_cannot_be_read_says_nothing(quote):
     assert abs(points(KNOWN[quote][0], quote)) < .1
 
-@pytest.mark.parametrize('claim', [c for claims in QUOTES for c in claims])
+@cases('claim', [c for claims in QUOTES for c in claims])
 def test_a_text_about_nothing_of_it_says_nothing(claim):
     assert points(claim, 'The library was open on all days of the year.') == 0 and points(claim, '') == 0
 
@@ -92,7 +94,7 @@ def test_both_arms_are_turned_into_each_other():
     cue, = polarity(quote)
     assert side(cue, one) == -side(cue, two) == -1
 
-@pytest.mark.parametrize('text', ['CI' + ' ' * 20_000, 'p' + ' ' * 20_000, '(95% CI ' * 4000, 'increased without ' * 2000, 'x and no y ' * 3000, 'difference ' * 3000 + '-5', 'Groups ' + 'A and ' * 5000, '1/1/' * 5000, 'It fell from 1.2.3 to 4.5.6 with zinc.', 'It fell from . to ... with tea.', '9/0 and 0 of 0 with zinc, 1/0 with placebo', 'Compared with ' + 'a, ' * 8000])
+@cases('text', ['CI' + ' ' * 20_000, 'p' + ' ' * 20_000, '(95% CI ' * 4000, 'increased without ' * 2000, 'x and no y ' * 3000, 'difference ' * 3000 + '-5', 'Groups ' + 'A and ' * 5000, '1/1/' * 5000, 'It fell from 1.2.3 to 4.5.6 with zinc.', 'It fell from . to ... with tea.', '9/0 and 0 of 0 with zinc, 1/0 with placebo', 'Compared with ' + 'a, ' * 8000])
 def test_a_hostile_text_is_read_too(text):
     "Each took minutes to hours once, or grew with the square of its length; the suite would stand still."
     for pair in ((LESS[0], text), (text, LESS[0])): assert all(-1.001 <= v <= 1.001 for v in told(*pair))

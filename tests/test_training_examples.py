@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from conftest import cases
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -160,6 +161,7 @@ def test_no_question_of_a_test_is_left_in_training(groups, tests, reserved):
     assert ho.without_leaks(clean, tests) == (clean, [])
 
 
+@pytest.mark.nightly
 def test_paraphrases_are_found_by_vectors(groups, tests):
     by_words, by_both = (ho.without_leaks(groups['bioasq'][::3], {'bioasq': tests['bioasq']}, e) for e in (None, EmbeddedEncoder(model=MINILM)))
     assert {g.key for g in by_both[0]} < {g.key for g in by_words[0]}
@@ -218,7 +220,7 @@ def test_a_toy_training_set_is_kept_apart(tmp_path):
 GOOD = '{"query": "Is ice cold?", "positives": ["Ice is cold."]}'
 
 
-@pytest.mark.parametrize('line, why', [
+@cases('line, why', [
     ('{"query": "Why?"}', 'missing required field `positives`'), ('{"query": "Why?", "positives": "So."}', 'Expected `array`'), ('{"query": "Why?", "positives": []}', 'at least one positive'),
     ('{"query": " ", "positives": ["a"]}', 'a query that is not empty'), ('{"query": "Why?", "positives": ["a", " "]}', 'one of the texts is empty'),
     ('{"query": "Why?", "positives": ["a"], "negatives": ["a"]}', 'positive and negative at once'), ('{"query": "Why?", "positives": ["a"], "negative": ["b"]}', 'unknown field `negative`'),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import cases
 from helpers import environment
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,8 +101,8 @@ def one_thread():
 
 # ---- the same weights
 
-@pytest.mark.parametrize('kind', KINDS)
-@pytest.mark.parametrize('changes', [{}, {'lora': 2}, {'bf16': True}])
+@cases('kind', KINDS)
+@cases('changes', [{}, {'lora': 2}, {'bf16': True}])
 def test_an_interrupted_training_ends_as_one_that_was_not(kind, changes, tiny, whole, tmp_path):
     expected = train(kind, tiny, tmp_path/'whole', **changes) if changes else whole(kind)[0]
     interrupted(kind, tiny, tmp_path/'again', **changes)

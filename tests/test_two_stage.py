@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -251,9 +252,9 @@ FAILURES = {'raises': ValueError('no such layer in /root/models/secret.bin, toke
 
 
 @pytest.mark.filterwarnings('ignore:overflow encountered')
-@pytest.mark.parametrize('call', [1, 2, 5])
-@pytest.mark.parametrize('combine', ['fusion', 'reranker', 'sum'])
-@pytest.mark.parametrize('failure', FAILURES)
+@cases('call', [1, 2, 5])
+@cases('combine', ['fusion', 'reranker', 'sum'])
+@cases('failure', FAILURES)
 def test_a_reranker_that_fails_in_any_wave_leaves_the_order_of_the_first_stage(failure, combine, call):
     documents, vectors = library([3, 2, 4, 3])
     reranker = Scripted(fails={call: FAILURES[failure]})
@@ -390,7 +391,7 @@ def test_reranked_reorders_the_first_hits_of_any_retriever(sizes, depth, k, quer
 
 
 @pytest.mark.filterwarnings('ignore:overflow encountered')
-@pytest.mark.parametrize('failure', FAILURES)
+@cases('failure', FAILURES)
 def test_reranked_keeps_what_was_found_where_the_reranker_fails(failure):
     documents, vectors = library([2, 2, 2])
     passages_of = lambda ids: TwoStage(vectors).candidates([documents[int(id[1:])] for id in ids])[0]

@@ -6,13 +6,15 @@
 __all__ = ['LARGEST', 'own_name', 'body_length', 'EntrezServer', 'serve']
 
 # %% ../../nbs/retrieval/entrez_server.ipynb #48c1ca0b
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
-from threading import BoundedSemaphore, Event, Lock, Thread
+from threading import BoundedSemaphore, Event, Lock, Thread, current_thread, main_thread
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -117,16 +119,26 @@ def _params(query: str, body: str) -> dict[str, list[str]]:
     for name, values in parse_qs(body, max_num_fields=_FIELDS).items(): found.setdefault(name, []).extend(values)
     return found
 
+# %% ../../nbs/retrieval/entrez_server.ipynb #7eeab5b6
+@contextmanager
+def _noted_ctrl_c() -> Iterator[list[bool]]:
+    "Ctrl-C fills the list that this yields, in place of raising; a thread that is not the main one hears of none, as ever."
+    noted: list[bool] = []
+    if current_thread() is not main_thread(): return (yield noted)
+    before = signal.signal(signal.SIGINT, lambda *_: noted.append(True))
+    try: yield noted
+    finally: signal.signal(signal.SIGINT, before)
+
 # %% ../../nbs/retrieval/entrez_server.ipynb #da7866e2
 def serve(library: str | Path, port: int = 0, pmc: str | Path | None = None, misbehave: str | None = None,
           say: Callable[[str], None] = print):
     "Serves a library until Ctrl-C; `say` is given the address and how to use it."
-    with EntrezServer(library, port, pmc, misbehave) as server:
+    library = Library(library)
+    with _noted_ctrl_c() as stop, EntrezServer(library, port, pmc, misbehave) as server:
         e = server.entrez
         say(f'{server.url} serves {e.size("pubmed"):,} articles and {e.size("pmc"):,} full texts; '
             f'use it by  CPQA_ENTREZ_URL={server.url} cpqa ask --source pubmed "..."  and stop it by Ctrl-C')
         if e.unserved: say(f'{e.unserved:,} documents have neither a PMID nor a PMCID and are not served')
         for problem in e.texts.problems[:10]: say(f'not served: {problem}')
-        try:
-            while True: time.sleep(0.5)
-        except KeyboardInterrupt: say('stopped')
+        while not stop: time.sleep(0.1)
+        say('stopped')
