@@ -1,8 +1,8 @@
 """Writes cpqa/data/demo_vectors.npz: the demo notes' passages as vectors of the encoder that comes with cpqa, so that the first question need not make them."""
 from cpqa.libraries import DEMO_VECTORS
-from cpqa.literature.demo import demo_notes
-from cpqa.passages.splitters import SentenceSplitter
-from cpqa.retrieval.cached_encoder import write_known
+from cpqa.literature.demo_notes import demo_notes
+from cpqa.passages.segmenters import SentenceSplitter
+from cpqa.retrieval.encoders import write_known
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.vectors import embedded_text
 

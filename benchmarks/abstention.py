@@ -42,17 +42,17 @@ from msgspec.structs import replace
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold
 
-from cpqa.answering.abstain import ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, ConfidenceModel, evidence_features
+from cpqa.answering.abstention import ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, ConfidenceModel, evidence_features
 from cpqa.core.records import Evidence, Hit, Passage
 from cpqa.core.storage import cache_dir
-from cpqa.core.words import folded
+from cpqa.core.text_analysis import folded
 from cpqa.evaluation.metrics import aurc, ideal_aurc, risk_coverage
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap, wilson
 from cpqa.passages.calibration import calibration_values, reliability
 from cpqa.pipeline import CancerQA, Finding
-from cpqa.retrieval.hsrdr import HSRDR
-from cpqa.retrieval.prepared import shipped
+from cpqa.retrieval.dual_path import HSRDR
+from cpqa.retrieval.openvino_models import shipped
 
 RERANKERS, NEAR, AIM, FOLDS, RIDGE = ('default', 'cosine', 'bm25'), 0.5, 0.90, 5, 10.0
 WITH, OUT, FAR = 'with gold', 'gold out', 'near out'

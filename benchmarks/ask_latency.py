@@ -12,7 +12,7 @@ import time
 from common import bioasq_questions, quantiles, save
 
 from cpqa import CancerQA
-from cpqa.passages.rerank import CosineReranker
+from cpqa.passages.rerankers import CosineReranker
 from cpqa.passages.two_stage import TwoStage
 
 

@@ -22,9 +22,9 @@ from depth import Bench, cross_encoder, documents_of, sample, share
 
 from cpqa.core.records import Hit
 from cpqa.evaluation.metrics import retrieval_values
-from cpqa.passages.rerank import BM25Reranker
+from cpqa.passages.rerankers import BM25Reranker
 from cpqa.passages.two_stage import Selection, TwoStage, best_first
-from cpqa.retrieval.fusion import reciprocal_rank_fusion
+from cpqa.retrieval.term_search import reciprocal_rank_fusion
 
 DEPTH, KEPT, FIVE = 100, 10, 5
 DEPTHS = (10, 20, 30, 50)

@@ -28,13 +28,13 @@ import msgspec
 import numpy as np
 from common import DATA, bioasq_questions, save
 
-from cpqa.core.words import ENGLISH
+from cpqa.core.text_analysis import ENGLISH
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap
 from cpqa.passages.calibration import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator, read_calibrators,
                                      reliability)
-from cpqa.passages.rerank import BM25Reranker, reranker
+from cpqa.passages.rerankers import BM25Reranker, reranker
 from cpqa.passages.two_stage import TwoStage, comparable
 from cpqa.retrieval.encoders import MINILM
 

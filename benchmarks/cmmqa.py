@@ -27,7 +27,7 @@ from common import DATA, ROOT, save
 
 from cpqa.evaluation.cmmqa import FIELDS, PAPER_SIZES, SETS, admit, sizes
 from cpqa.evaluation.datasets import load
-from cpqa.literature.lexicon import Lexicon
+from cpqa.literature.cancer_lexicon import Lexicon
 
 LABELS = ROOT / 'benchmarks' / 'labels' / 'cmmqa.tsv'
 MEANINGS = {'cancer': {'cancer'}, 'cancer or other neoplasm': {'cancer', 'benign'}}

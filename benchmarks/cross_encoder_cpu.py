@@ -25,12 +25,12 @@ from scipy.stats import spearmanr
 
 from cpqa.core.records import Document, Passage
 from cpqa.core.storage import cache_dir
-from cpqa.literature.files import documents
+from cpqa.literature.article_files import documents
 from cpqa.literature.library import build_library
 from cpqa.passages.cross_encoders import FastCrossEncoder, encode_pairs, pair_text, prepare_cross_encoder
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.retrieval.term_search import TermRetriever
 from cpqa.retrieval.encoders import batches, minilm_folder
-from cpqa.retrieval.prepared import hushed
+from cpqa.retrieval.openvino_models import hushed
 
 ROUNDS = ('7', '8', '9')
 WORDS = 128

@@ -25,7 +25,7 @@ from common import PACKAGES, save
 
 from cpqa.core.records import Passage
 from cpqa.passages.cross_encoders import CrossEncoderReranker, pair_logits
-from cpqa.retrieval.prepared import hushed
+from cpqa.retrieval.openvino_models import hushed
 
 WORDS = [f'w{n}' for n in range(20_000)]
 QUESTION_WORDS, GOAL = 12, {'times faster at 50': 10, 'paper, 50 documents on an A30, s': 0.74}

@@ -24,9 +24,9 @@ from common import DATA, PACKAGES, bioasq_questions, interval, quantiles, save
 from cpqa import CancerQA
 from cpqa.core.records import Hit, Passage
 from cpqa.evaluation.metrics import retrieval_values
-from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker, Reranker
+from cpqa.passages.rerankers import BM25Reranker, CosineReranker, NoReranker, Reranker
 from cpqa.passages.two_stage import TwoStage, comparable
-from cpqa.retrieval.cached_encoder import RememberingEncoder
+from cpqa.retrieval.encoders import RememberingEncoder
 from cpqa.retrieval.vectors import Vectors
 
 DEPTHS = (10, 20, 50, 100, 200, 300, 500)

@@ -29,11 +29,11 @@ from common import DATA, bioasq_questions, interval, quantiles, save
 from models import Kept, say
 
 from cpqa.answering.direction import LEAST, RATIO, Sentence, direction, verdict
-from cpqa.answering.reader import MOST, PROBABILITY, QuotingReader, candidates, mean_of, passage_probability
+from cpqa.answering.quoting_reader import MOST, PROBABILITY, QuotingReader, candidates, mean_of, passage_probability
 from cpqa.answering.readers import Gathered
 from cpqa.core.records import Document, Evidence, Passage
 from cpqa.core.storage import cache_dir
-from cpqa.core.words import ENGLISH
+from cpqa.core.text_analysis import ENGLISH
 from cpqa.evaluation.datasets import load
 from cpqa.evaluation.pairs import gold_spans, snippet_pairs
 from cpqa.evaluation.statistics import mcnemar, wilson
@@ -41,7 +41,7 @@ from cpqa.literature.library import Library
 from cpqa.passages.calibration import calibrator
 from cpqa.passages.sentences import sentences
 from cpqa.pipeline import CancerQA, Finding
-from cpqa.retrieval.prepared import shipped
+from cpqa.retrieval.openvino_models import shipped
 from cpqa.retrieval.vectors import embedded_text
 
 WORDS = {'A': 'yes', 'B': 'no', 'C': 'maybe'}

@@ -16,13 +16,13 @@ from common import DATA, PACKAGES, bioasq_questions, interval, save
 
 from cpqa.evaluation.metrics import category_measures
 from cpqa.literature.library import Library
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.retrieval.term_search import TermRetriever
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.encoders import EmbeddedEncoder
-from cpqa.retrieval.fusion import fuse
-from cpqa.retrieval.hsrdr import routes
-from cpqa.retrieval.ladder import walk
-from cpqa.retrieval.rewrite import rewriter
+from cpqa.retrieval.term_search import fuse
+from cpqa.retrieval.dual_path import routes
+from cpqa.retrieval.query_ladder import walk
+from cpqa.retrieval.rewriters import rewriter
 from cpqa.retrieval.vectors import DenseRetriever, Vectors
 
 DEPTH, TOP = 100, 5

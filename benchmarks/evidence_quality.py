@@ -15,11 +15,11 @@ from common import DATA, bioasq_questions, interval, save
 from rank_bm25 import BM25Okapi, BM25Plus
 
 from cpqa import CancerQA
-from cpqa.answering.reader import THRESHOLD, candidates, pick
+from cpqa.answering.quoting_reader import THRESHOLD, candidates, pick
 from cpqa.core.records import Hit
-from cpqa.core.words import ENGLISH
+from cpqa.core.text_analysis import ENGLISH
 from cpqa.passages.two_stage import TwoStage
-from cpqa.retrieval.fusion import reciprocal_rank_fusion
+from cpqa.retrieval.term_search import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import embedded_text
 
 OFF_TOPIC = ('How do I bake sourdough bread?', 'What is the capital of France?', 'Who won the 1998 football world cup?', 'How do I change a bicycle tyre?',

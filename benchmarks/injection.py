@@ -24,13 +24,13 @@ from unittest.mock import patch
 from common import DATA, quantiles, save
 
 from cpqa.answering.citations import commands
-from cpqa.answering.llm_reader import LLMReader
+from cpqa.answering.model_reader import LLMReader
 from cpqa.answering.quotes import Found, find_quote
 from cpqa.answering.support import Support
 from cpqa.core.records import Document
 from cpqa.evaluation.injection import ENDS, SCENES, ObedientLLM, asked, attack, poisons, table
 from cpqa.evaluation.statistics import wilson
-from cpqa.literature.demo import demo_notes
+from cpqa.literature.demo_notes import demo_notes
 from cpqa.passages.sentences import sentences
 
 READERS = {   # options of the reader, kind of question

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from common import bioasq_questions, save
 
-from cpqa.core.llm_server import LLMServer
-from cpqa.core.local_llm import toy_llama
+from cpqa.testing.model_server import LLMServer
+from cpqa.core.llm_local import toy_llama
 
 KEY = 'sk-ant-not-a-real-key-0123456789abcdef'
 TEXT = '{"claims": [], "status": "unknown"}'   # of the local model, which can say no other

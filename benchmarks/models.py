@@ -40,12 +40,12 @@ from cpqa.libraries import build_index, kept_library
 from cpqa.literature.library import build_library
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder, FastCrossEncoder, encode_pairs, pair_text, prepare_cross_encoder
 from cpqa.passages.passage_index import PassageIndex, passage_documents, passage_of, whole
-from cpqa.passages.splitters import SentenceSplitter
+from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.passages.two_stage import TwoStage, rerank_documents
 from cpqa.pipeline import CancerQA, Finding
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.retrieval.term_search import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
-from cpqa.retrieval.prepared import Measured, shipped
+from cpqa.retrieval.openvino_models import Measured, shipped
 from cpqa.retrieval.vectors import VectorPart
 from cpqa.training.examples import TRAINED, medquad_groups
 from cpqa.training.recipe import with_figures

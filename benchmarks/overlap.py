@@ -19,7 +19,7 @@ from cpqa.literature.entrez import Entrez
 from cpqa.literature.library import Library
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.sources import Scope
-from cpqa.retrieval.hsrdr import HSRDR
+from cpqa.retrieval.dual_path import HSRDR
 
 N, WAITS = 50, (0.0, 0.01, 0.05)
 

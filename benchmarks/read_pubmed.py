@@ -169,7 +169,7 @@ def cpqa_tree(path):
 
 
 def cpqa_two_files(path):
-    from cpqa.literature.parallel import read_files
+    from cpqa.literature.parallel_reading import read_files
     for d in read_files([path, path], workers=2): yield d.id, d.title
 
 
@@ -179,7 +179,7 @@ READERS = {   # name: the reader, what it is given, how many times it reads the 
 SLOW, SLOW_RUNS = ('biopython (reference)', 'pubmed_parser, packed (peer)', 'cpqa, a tree each'), 2
 
 
-MODULES = {'biopython': 'Bio.Entrez', 'pubmed_parser': 'pubmed_parser', 'cpqa': 'cpqa.literature.parallel'}
+MODULES = {'biopython': 'Bio.Entrez', 'pubmed_parser': 'pubmed_parser', 'cpqa': 'cpqa.literature.parallel_reading'}
 
 
 def squeezed(title: str) -> str: return re.sub(r'<[^<>]*>|[\s^_]', '', title)

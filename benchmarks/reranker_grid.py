@@ -23,10 +23,10 @@ from cpqa.core.records import Document, Hit, Passage
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap, holm, mcnemar, paired_bootstrap, permutation
 from cpqa.literature.library import Library, build_library
-from cpqa.passages.rerank import reranker
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.passages.rerankers import reranker
+from cpqa.retrieval.term_search import TermRetriever
 from cpqa.retrieval.encoders import EmbeddedEncoder
-from cpqa.retrieval.fusion import fuse, reciprocal_rank_fusion
+from cpqa.retrieval.term_search import fuse, reciprocal_rank_fusion
 from cpqa.retrieval.vectors import Vectors, embedded_text
 
 DEPTH, FIRST, K, RRF = 50, 100, 5, 60

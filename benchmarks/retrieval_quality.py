@@ -16,11 +16,11 @@ from common import DATA, bioasq_questions, interval, save
 from ir_measures import R, RR, nDCG
 
 from cpqa.core.records import Hit
-from cpqa.core.words import ENGLISH
+from cpqa.core.text_analysis import ENGLISH
 from cpqa.literature.library import Library
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.retrieval.term_search import TermRetriever
 from cpqa.retrieval.encoders import EmbeddedEncoder
-from cpqa.retrieval.fusion import reciprocal_rank_fusion
+from cpqa.retrieval.term_search import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import DenseRetriever, Vectors
 
 MEASURES = [nDCG @ 10, RR @ 10, R @ 100]

@@ -42,7 +42,7 @@ from common import DATA, PACKAGES, ROOT, save
 from cpqa.core.records import Document
 from cpqa.evaluation.datasets import load
 from cpqa.evaluation.statistics import bootstrap
-from cpqa.literature.files import documents
+from cpqa.literature.article_files import documents
 from cpqa.passages.sentences import sentences
 
 LABELS = ROOT / 'benchmarks' / 'labels' / 'sentences.jsonl'

@@ -24,16 +24,16 @@ import numpy as np
 from common import DATA, PACKAGES, save
 
 from cpqa.core.records import Hit, Passage
-from cpqa.core.words import ENGLISH
+from cpqa.core.text_analysis import ENGLISH
 from cpqa.evaluation.collections import read_marked
 from cpqa.evaluation.metrics import covers, passage_values, words_needed
 from cpqa.evaluation.passages import part_of
 from cpqa.evaluation.statistics import bootstrap
 from cpqa.passages.seos import SEOS
-from cpqa.passages.splitters import SentenceSplitter
-from cpqa.retrieval.cached_encoder import RememberingEncoder
+from cpqa.passages.segmenters import SentenceSplitter
+from cpqa.retrieval.encoders import RememberingEncoder
 from cpqa.retrieval.encoders import EmbeddedEncoder
-from cpqa.retrieval.fusion import reciprocal_rank_fusion
+from cpqa.retrieval.term_search import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import embedded_text
 
 DEFAULT = 'seos'

@@ -20,7 +20,7 @@ from pathlib import Path
 from common import DATA, cpu
 from msgspec.structs import replace
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.training.recipe import BI_ENCODER, CROSS_ENCODER, made_with, make_models
 
 

@@ -25,10 +25,10 @@ from cpqa.evaluation.tables import file_name, made_of
 from cpqa.evaluation.statistics import bootstrap, paired_bootstrap, permutation
 from cpqa.libraries import build_index, kept_library
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
-from cpqa.passages.splitters import SentenceSplitter
+from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.passages.two_stage import rerank_documents
 from cpqa.pipeline import CancerQA, Finding
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.retrieval.term_search import TermRetriever
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.vectors import DenseRetriever, Vectors, embedded_text
 from cpqa.training.networks import train_bi_encoder, train_cross_encoder

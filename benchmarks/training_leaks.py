@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 from common import DATA, save
 
-from cpqa.retrieval.cached_encoder import CachedEncoder
+from cpqa.retrieval.encoders import CachedEncoder
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
 from cpqa.training.held_out import READERS, candidates, near_duplicates, reserved, test_questions, without_held_out, without_leaks
 

@@ -16,7 +16,7 @@ import cloup
 from . import __version__
 from .cli_ask import LIBRARY, ask_command, one_text
 from .cli_eval import SEARCHES, datasets, measure
-from .core.basics import CpqaError
+from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, number, option, port, print_json, reranker_choices,
                            run_command, seconds, segmenter_choices)
@@ -142,7 +142,7 @@ app.add_command(entrez)
             option('--misbehave', metavar='SPEC', help='faults to answer with, for tests: 429=2,500=1,slow=0.5,cut=1'),
             stopped='the server had not begun')
 def _serve(library: str, port: int, pmc: str | None, misbehave: str | None):
-    from cpqa.retrieval.entrez_server import serve
+    from cpqa.local_ncbi.entrez_server import serve
     said: list[str] = []
     def say(text: str):
         said.append(text)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from .core.basics import CpqaError
+from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .terminal import (OneOf, as_command, dollars, encoder_option, first_said, fraction, is_watched, kind_names, llm_choices, mistake,
                            number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
@@ -80,7 +80,7 @@ _WRITTEN = cloup.option_group('With a language model',
 _FOR_A_MODEL = ('prompt', 'strict', 'adaptive', 'kind', 'option', 'max_cost', 'record', 'replay', 'llm_timeout', 'window')
 
 def _language_model(args: SimpleNamespace) -> 'LLM | None':
-    from cpqa.core.llm_names import language_model
+    from cpqa.core.llm_providers import language_model
     given = [name for name in _FOR_A_MODEL if getattr(args, name) not in (None, False, (), 'passages')]
     if given and args.llm == 'none': raise CpqaError(f'--{given[0].replace("_", "-")} is for a language model: give --llm too')
     return language_model(args.llm, args.llm_timeout, args.max_cost, args.record, args.replay, window=args.window)

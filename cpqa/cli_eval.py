@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloup
 
-from .core.basics import CpqaError
+from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .terminal import CommandGroup, OneOf, encoder_option, number, option, reranker_choices, seed, segmenter_choices, year
 

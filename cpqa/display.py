@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .core.records import Answer, CheckedClaim, Citation
-from .core.wording import in_words
+from .core.remarks import in_words
 
 # %% ../nbs/display.ipynb #4ec670f0
 def plain(text: str) -> str:

@@ -25,15 +25,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from . import __version__
-from .core.basics import CpqaError
+from .core.errors import CpqaError
 from .core.records import Record
 from .core.registry import Registry, Row, Service, loaded
-from .core.secrets import short
+from .core.redaction import short
 from .core.storage import cache_dir
 from .display import plain
-from .literature.entrez_client import NCBI
+from .literature.entrez import NCBI
 from .literature.polite_http import Exchange, Trouble, at_most
-from .retrieval.prepared import MODEL_KINDS, ModelError, read_card, shipped
+from .retrieval.openvino_models import MODEL_KINDS, ModelError, read_card, shipped
 
 # %% ../nbs/doctor.ipynb #30624308
 class Check(Record, frozen=True):
@@ -55,7 +55,7 @@ def check_lines(checks: Iterable[Check]) -> list[str]:
     return out
 
 # %% ../nbs/doctor.ipynb #fe6085a0
-REGISTRIES = ('cpqa.core.llm_names:PROVIDERS', 'cpqa.passages.rerank:RERANKERS', 'cpqa.passages.splitters:SEGMENTERS',
+REGISTRIES = ('cpqa.core.llm_providers:PROVIDERS', 'cpqa.passages.rerankers:RERANKERS', 'cpqa.passages.segmenters:SEGMENTERS',
               'cpqa.retrieval.encoders:ENCODERS')
 
 _NCBI = Row('pubmed', 'PubMed, live', '', env=('NCBI_API_KEY', 'NCBI_EMAIL'),

@@ -17,17 +17,17 @@ from typing import Any
 
 import msgspec
 
-from .core.basics import CpqaError
+from .core.errors import CpqaError
 from .core.storage import cache_dir, sha256
 from .core.progress import Progress, shown_progress
 from .core.records import Document
-from .literature.demo import DEMO_FILE, demo_notes
-from .literature.files import READABLE, read_file
+from .literature.demo_notes import DEMO_FILE, demo_notes
+from .literature.article_files import READABLE, read_file
 from .literature.library import FORMAT, Library, LibraryError, Source, build_library, is_library
 from .literature.pubmed import Deleted, Skipped
-from .passages.splitters import SEGMENTERS, Segmenter, SentenceSplitter
-from .passages.splitters import segmenter as named_segmenter
-from .retrieval.cached_encoder import KnownVectors
+from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter
+from .passages.segmenters import segmenter as named_segmenter
+from .retrieval.encoders import KnownVectors
 from .retrieval.encoders import ENCODERS, EmbeddedEncoder, Encoder, embedded_sha256, encoder_name
 from .retrieval.encoders import encoder as named_encoder
 from .retrieval.vectors import VectorPart

@@ -10,7 +10,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .core.basics import CpqaError
+from .core.errors import CpqaError
 
 # %% ../nbs/magic.ipynb #44c1ce9b
 if TYPE_CHECKING:

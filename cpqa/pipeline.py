@@ -17,29 +17,29 @@ from typing import Any, Literal, get_args
 import numpy as np
 from msgspec.structs import replace
 
-from .core.basics import CpqaError
+from .core.errors import CpqaError
 from .core.llm import LLM
 from .core.progress import Progress
 from .core.records import Answer, AnswerKind, Hit
 from .libraries import AnyEncoder, check_encoder, check_library, demo_library, encoder_of
 from .literature.library import Library, LibraryError
 from .passages.calibration import calibrator
-from .passages.rerank import RERANKERS, NoReranker, Reranker, reranker as named_reranker
-from .passages.splitters import SEGMENTERS, Segmenter, SentenceSplitter, SentenceWindow, segmenter as named_segmenter
+from .passages.rerankers import RERANKERS, NoReranker, Reranker, reranker as named_reranker
+from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter, SentenceWindow, segmenter as named_segmenter
 from .passages.two_stage import Selection, TwoStage, rerank_documents, title_passages
-from .retrieval.bm25 import TermRetriever
+from .retrieval.term_search import TermRetriever
 from .retrieval.boolean import BooleanIndex
-from .retrieval.cached_encoder import CachedEncoder
+from .retrieval.encoders import CachedEncoder
 from .retrieval.encoders import Encoder, encoder as named_encoder
-from .retrieval.fusion import Search, fuse
-from .retrieval.hsrdr import HSRDR, AsIs, Retrieval
-from .retrieval.ladder import Rewriter
-from .retrieval.rewrite import rewriter
+from .retrieval.term_search import Search, fuse
+from .retrieval.dual_path import HSRDR, AsIs, Retrieval
+from .retrieval.query_ladder import Rewriter
+from .retrieval.rewriters import rewriter
 from .retrieval.sources import Meaning, Scope, Shelved, Source as SearchedSource, opened_source, scope_of
 from .retrieval.vectors import DenseRetriever, PassageVectors, Split, VectorPart, Vectors
 
 # %% ../nbs/pipeline.ipynb #5a1672e4
-from .answering.abstain import confidence as confidence_in
+from .answering.abstention import confidence as confidence_in
 from .answering.glossary import explained
 from .answering.question_kinds import kind_of
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader

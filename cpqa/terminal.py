@@ -20,7 +20,7 @@ from typing import Any, TextIO
 import click
 import cloup
 
-from .core.basics import CpqaError
+from .core.errors import CpqaError
 
 # %% ../nbs/terminal.ipynb #99842368
 def is_watched(where: TextIO | None) -> bool:
@@ -82,17 +82,17 @@ amount = reads(float, lambda x: 0 < x < 1_000_000, 'a number above 0')
 # %% ../nbs/terminal.ipynb #f9af143c
 def llm_choices() -> str:
     "The names of language models, for a help."
-    from cpqa.core.llm_names import PROVIDERS
+    from cpqa.core.llm_providers import PROVIDERS
     return PROVIDERS.choices()
 
 def reranker_choices() -> str:
     "The names of rerankers, for a help."
-    from cpqa.passages.rerank import RERANKERS
+    from cpqa.passages.rerankers import RERANKERS
     return RERANKERS.choices()
 
 def segmenter_choices() -> str:
     "The names of ways to cut documents, for a help."
-    from cpqa.passages.splitters import SEGMENTERS
+    from cpqa.passages.segmenters import SEGMENTERS
     return SEGMENTERS.choices()
 
 def prompt_names() -> tuple[str, ...]:

@@ -158,17 +158,17 @@ def networks() -> dict:
 def loaded_once(networks):
     """For modules about something else: the networks that come with cpqa are read and compiled by the first who asks, and the others share them
     and what they once made of a batch, since most tests ask the same few questions."""
-    from cpqa.retrieval import prepared
-    load, infer, package = prepared.PreparedNetwork.__init__, prepared.PreparedNetwork.infer, prepared.MODELS
+    from cpqa.retrieval import openvino_models
+    load, infer, package = openvino_models.PreparedNetwork.__init__, openvino_models.PreparedNetwork.infer, openvino_models.MODELS
 
     def shared(self, folder, *args, **more):
         if Path(folder).parent != package: return load(self, folder, *args, **more)
-        key = str(folder), args, tuple(sorted(more.items())), prepared.has_bf16()
+        key = str(folder), args, tuple(sorted(more.items())), openvino_models.has_bf16()
         if key not in networks:
             load(self, folder, *args, **more)
             networks[key] = dict(self.__dict__), {}
         loaded, self.remembered = networks[key]
-        self.__dict__ |= loaded | {'tokenizer': prepared.require('tokenizers', 'offline').Tokenizer.from_file(str(Path(folder)/'tokenizer.json'))}
+        self.__dict__ |= loaded | {'tokenizer': openvino_models.require('tokenizers', 'offline').Tokenizer.from_file(str(Path(folder)/'tokenizer.json'))}
 
     def remembered(self, work):
         if not hasattr(self, 'remembered'): return (yield from infer(self, work))
@@ -179,6 +179,6 @@ def loaded_once(networks):
     def known(batch) -> tuple: return tuple((name, rows.shape, rows.tobytes()) for name, rows in sorted(batch.items()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepared.PreparedNetwork, '__init__', shared)
-        patch.setattr(prepared.PreparedNetwork, 'infer', remembered)
+        patch.setattr(openvino_models.PreparedNetwork, '__init__', shared)
+        patch.setattr(openvino_models.PreparedNetwork, 'infer', remembered)
         yield

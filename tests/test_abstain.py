@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cpqa import CancerQA
-from cpqa.answering.abstain import (ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, AbstentionError, ConfidenceModel, confidence, confidence_model, evidence_features,
+from cpqa.answering.abstention import (ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, AbstentionError, ConfidenceModel, confidence, confidence_model, evidence_features,
                                     Grounds, abstention, read_confidence_models)
 from cpqa.core.records import Evidence, Passage
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder

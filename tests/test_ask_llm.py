@@ -11,7 +11,7 @@ import pytest
 from conftest import cases
 from helpers import CPQA, complaint, cpqa, environment, escapes, good, inside
 
-from cpqa.core.llm_server import LLMServer
+from cpqa.testing.model_server import LLMServer
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Is tisagenlecleucel effective for B-cell lymphoma?'
@@ -112,7 +112,7 @@ def test_adaptive_looks_up_only_where_it_must():
 
 def test_a_local_model(tmp_path):
     pytest.importorskip('torch')
-    from cpqa.core.local_llm import toy_llama
+    from cpqa.core.llm_local import toy_llama
     folder = toy_llama(tmp_path/'toy', 'Tea helps, they say.', window=8192)
     answer = asked('--llm', f'local:{folder}')
     assert answer['abstained'] and 'JSON' in answer['reason'] and answer['evidence'] and answer['usage']['calls'] == 2 and answer['usage']['cost'] == 0

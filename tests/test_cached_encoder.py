@@ -14,7 +14,7 @@ from conftest import ROOT, cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.retrieval.cached_encoder import CachedEncoder
+from cpqa.retrieval.encoders import CachedEncoder
 from helpers import mount, unmount
 
 

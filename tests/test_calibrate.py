@@ -12,7 +12,7 @@ from cpqa.evaluation.statistics import wilson
 from cpqa.passages.calibration import (CalibrationError, Calibrator, bin_numbers, calibration_values, calibrator, expected_calibration_error, fit_calibrator,
                                      read_calibrators, reliability)
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
-from cpqa.passages.rerank import BM25Reranker, CosineReranker
+from cpqa.passages.rerankers import BM25Reranker, CosineReranker
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
 
 METHODS = ['logistic', 'isotonic']

@@ -16,8 +16,8 @@ from cpqa.answering.citations import FAULTS, WITHHELD, check_draft, commands, fa
 from cpqa.answering.quotes import LEAST, find_quote
 from cpqa.answering.replies import Draft, DraftClaim
 from cpqa.core.records import Document
-from cpqa.core.toy import TOY
-from cpqa.literature.demo import demo_notes
+from cpqa.testing.toy_corpus import TOY
+from cpqa.literature.demo_notes import demo_notes
 from cpqa.passages.sentences import sentences
 
 DATA = ROOT.parent/'shared'/'data'

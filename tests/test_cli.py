@@ -24,12 +24,12 @@ from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, goo
 from cpqa import __version__
 from cpqa.answering.safety import first_words
 from cpqa.cli import main
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.records import NOT_ADVICE, Document
 from cpqa.core.storage import cache_dir
 from cpqa.libraries import demo_library
-from cpqa.literature.demo import demo_notes
-from cpqa.passages.tiny_models import tiny_bert
+from cpqa.literature.demo_notes import demo_notes
+from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import EmbeddedEncoder, prepare_encoder
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
@@ -746,7 +746,7 @@ def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
     assert 'interrupted: no answer was given' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
 
 
-@pytest.mark.parametrize('module, moment', [('cpqa.retrieval.encoders', 'EmbeddedEncoder'), ('cpqa.answering.reader', 'QuotingReader')])
+@pytest.mark.parametrize('module, moment', [('cpqa.retrieval.encoders', 'EmbeddedEncoder'), ('cpqa.answering.quoting_reader', 'QuotingReader')])
 def test_ctrl_c_at_each_stage_of_an_answer(module, moment, demo):
     code = f'''
 import os, signal, sys

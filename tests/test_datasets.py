@@ -15,7 +15,7 @@ from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.evaluation.collections import FINDINGS, QuestionsError, json_lines, read_bytes, read_collection, read_marked, read_qrels
 from cpqa.evaluation.datasets import DATASETS, align, dataset, download, find, load
 from cpqa.evaluation.readers import csv_rows, read_mmlu, whole_json

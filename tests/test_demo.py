@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from cpqa.libraries import DEMO_VECTORS
-from cpqa.literature.demo import DEMO_FILE, DemoNote, demo_notes
-from cpqa.passages.splitters import SentenceSplitter
-from cpqa.retrieval.cached_encoder import KnownVectors
+from cpqa.literature.demo_notes import DEMO_FILE, DemoNote, demo_notes
+from cpqa.passages.segmenters import SentenceSplitter
+from cpqa.retrieval.encoders import KnownVectors
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.vectors import embedded_text
 

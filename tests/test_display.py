@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from cpqa.core.records import NOT_ADVICE, Answer, CheckedClaim, Citation, Document
-from cpqa.core.wording import said
-from cpqa.core.toy import TOY
+from cpqa.core.remarks import said
+from cpqa.testing.toy_corpus import TOY
 from cpqa.display import answer_html, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line
 from cpqa.libraries import build_index
 from cpqa.pipeline import CancerQA, Finding

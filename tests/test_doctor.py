@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from cpqa.cli import main
-from cpqa.core.llm_server import LLMServer
+from cpqa.testing.model_server import LLMServer
 from cpqa.doctor import (Check, cache_check, check_lines, checks, key_check, keys, model_checks, package_check, requirements,
                          service_check, service_checks, services, unfit)
-from cpqa.retrieval import prepared
+from cpqa.retrieval import openvino_models
 
 KEYS, SERVICES = keys(), services()
 
@@ -77,8 +77,8 @@ def test_lines_are_lines_whatever_is_said(found):
 @pytest.mark.parametrize('harm', ['cut', 'gone', 'card', 'all'])
 def test_a_damaged_model_is_found(harm, tmp_path, monkeypatch):
     assert [c.ok for c in model_checks()] == [True, True]
-    folder = shutil.copytree(prepared.MODELS, tmp_path/'models')/'bi-encoder'
-    monkeypatch.setattr(prepared, 'MODELS', tmp_path/'models')
+    folder = shutil.copytree(openvino_models.MODELS, tmp_path/'models')/'bi-encoder'
+    monkeypatch.setattr(openvino_models, 'MODELS', tmp_path/'models')
     tokenizer = folder/'tokenizer.json'
     if harm == 'cut': tokenizer.write_bytes(tokenizer.read_bytes()[:-1])
     elif harm == 'gone': tokenizer.unlink()

@@ -24,9 +24,9 @@ from lxml import etree
 from cpqa.core.records import Document
 from cpqa.core.retries import Patience
 from cpqa.literature import entrez as module
-from cpqa.literature import entrez_replies as replies
+from cpqa.literature import entrez as replies
 from cpqa.literature.entrez import Entrez, EntrezError
-from cpqa.literature.entrez_client import clean_ids, entrez_date
+from cpqa.literature.entrez import clean_ids, entrez_date
 from cpqa.literature.polite_http import Cache, Rate, Trouble, Web, WebError, xml_root
 from cpqa.literature.pubmed_writer import pubmed_xml
 

@@ -22,13 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.literature.library import build_library
 from cpqa.literature.pubmed import read_pubmed
-from cpqa.retrieval import entrez_local
+from cpqa.local_ncbi import entrez_local
 from cpqa.retrieval.boolean import BooleanIndex
-from cpqa.retrieval.entrez_local import VERBS, LocalEntrez, respond, safe_parser
-from cpqa.retrieval.entrez_server import LARGEST, EntrezServer, serve
+from cpqa.local_ncbi.entrez_local import VERBS, LocalEntrez, respond, safe_parser
+from cpqa.local_ncbi.entrez_server import LARGEST, EntrezServer, serve
 
 
 @pytest.fixture(scope='module')
@@ -440,7 +440,7 @@ def test_a_slow_answer_does_not_hold_up_the_end(library):
 
 @pytest.mark.skipif(os.name != 'posix', reason='sends SIGINT')
 def test_serve_says_how_to_use_it_and_ends_by_ctrl_c(library):
-    code = f'from cpqa.retrieval.entrez_server import serve; serve({str(library.folder)!r}, say=lambda line: print(line, flush=True))'
+    code = f'from cpqa.local_ncbi.entrez_server import serve; serve({str(library.folder)!r}, say=lambda line: print(line, flush=True))'
     run = subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     line = run.stdout.readline()
     url = line.split()[0]

@@ -17,9 +17,9 @@ from cpqa.evaluation.collections import Question, Questions, read_qrels
 from cpqa.evaluation.runs import Outcome, Run, System, run
 from cpqa.libraries import build_index
 from cpqa.literature.library import build_library
-from cpqa.passages.tiny_models import tiny_bert
+from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import prepare_encoder
-from cpqa.retrieval.fusion import fuse
+from cpqa.retrieval.term_search import fuse
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
 SHARED = os.environ['CPQA_CACHE']

@@ -12,13 +12,13 @@ from helpers import environment
 from msgspec.structs import replace
 
 from cpqa.core.records import Passage
-from cpqa.core.toy import TOY
+from cpqa.testing.toy_corpus import TOY
 from cpqa.passages.cross_encoders import CARD, FILES, CrossEncoderReranker, EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
-from cpqa.passages.rerank import RerankError
-from cpqa.passages.splitters import SentenceSplitter
-from cpqa.passages.tiny_models import tiny_bert
-from cpqa.retrieval import prepared
-from cpqa.retrieval.prepared import ModelError
+from cpqa.passages.rerankers import RerankError
+from cpqa.passages.segmenters import SentenceSplitter
+from cpqa.testing.tiny_models import tiny_bert
+from cpqa.retrieval import openvino_models
+from cpqa.retrieval.openvino_models import ModelError
 
 pytest.importorskip('openvino')
 PASSAGES = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]
@@ -37,9 +37,9 @@ PREPARE = """
     import socket, sys
     def refuse(*a, **k): print('NETWORK', a); raise OSError('no network')
     socket.getaddrinfo = socket.socket.connect = refuse
-    from cpqa.core.toy import TOY
+    from cpqa.testing.toy_corpus import TOY
     from cpqa.passages.cross_encoders import prepare_cross_encoder
-    from cpqa.passages.splitters import SentenceSplitter
+    from cpqa.passages.segmenters import SentenceSplitter
     found = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]
     prepare_cross_encoder(sys.argv[1], sys.argv[2], 'int8', [(d.title, p) for d in TOY for p in found])
     from nncf.telemetry import telemetry
@@ -166,14 +166,14 @@ def test_preparing_again_replaces_and_a_failure_leaves_the_old(source, folders, 
     def full(*a, **k): raise RuntimeError('No space left on device')
     with monkeypatch.context() as m:
         m.setattr(openvino, 'save_model', full)
-        m.setattr(prepared, 'convert', lambda *a: None)   # saves seconds
+        m.setattr(openvino_models, 'convert', lambda *a: None)   # saves seconds
         with pytest.raises(ModelError, match='could not be written'): prepare_cross_encoder(source, out, 'bf16')
     with monkeypatch.context() as m:
         m.setattr(openvino, 'convert_model', full)
         with pytest.raises(ModelError, match='cannot convert .*CrossEncoderReranker'): prepare_cross_encoder(source, out, 'f32')
     assert (out/CARD).read_bytes() == first
     with monkeypatch.context() as m:   # a processor with units for sixteen bits: no examples are needed
-        m.setattr(prepared, 'has_bf16', lambda: True)
+        m.setattr(openvino_models, 'has_bf16', lambda: True)
         prepare_cross_encoder(source, out, titles=True)
     card = FastCrossEncoder(out).card
     assert (card.precision, card.titles) == ('bf16', True)
@@ -181,7 +181,7 @@ def test_preparing_again_replaces_and_a_failure_leaves_the_old(source, folders, 
 
 
 def test_a_processor_without_units_for_sixteen_bits_gets_eight(source, folders, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, 'has_bf16', lambda: False)
+    monkeypatch.setattr(openvino_models, 'has_bf16', lambda: False)
     with pytest.raises(ModelError, match='eight bits need examples'): prepare_cross_encoder(source, tmp_path/'fast')
     plain = FastCrossEncoder(folders['bf16'])   # right, but not fast
     assert plain.describe()['runs_in'] == 'f32'
@@ -192,9 +192,9 @@ def test_a_processor_without_units_for_sixteen_bits_gets_eight(source, folders, 
 
 def test_the_shipped_one_says_which_it_is_and_not_what_it_runs_in(monkeypatch):
     described = EmbeddedCrossEncoder().describe()
-    card = prepared.read_card(prepared.shipped('cross-encoder'), 'cross-encoder')
+    card = openvino_models.read_card(openvino_models.shipped('cross-encoder'), 'cross-encoder')
     assert described == {'reranker': 'default', 'model': card.model, 'weights': card.weights, 'precision': card.precision, 'titles': card.titles, 'max_tokens': card.max_tokens}
-    monkeypatch.setattr(prepared, 'has_bf16', lambda: False)
+    monkeypatch.setattr(openvino_models, 'has_bf16', lambda: False)
     assert EmbeddedCrossEncoder().describe() == described != EmbeddedCrossEncoder(max_tokens=64).describe()
     with pytest.raises(ModelError, match='reads at most'): EmbeddedCrossEncoder(max_tokens=card.max_tokens + 1)
 
@@ -202,7 +202,7 @@ def test_the_shipped_one_says_which_it_is_and_not_what_it_runs_in(monkeypatch):
 def test_the_shipped_one_gives_the_same_in_32_bits(monkeypatch):
     "To a rounding, by which no probability changes much: calibrators may be used on either machine."
     first = EmbeddedCrossEncoder()
-    monkeypatch.setattr(prepared, 'has_bf16', lambda: False)
+    monkeypatch.setattr(openvino_models, 'has_bf16', lambda: False)
     plain = EmbeddedCrossEncoder()
     assert plain.runs_in == 'f32'
     questions = (QUESTION, 'What are the side effects of tamoxifen?', 'Who won the cup?')

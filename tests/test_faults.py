@@ -12,11 +12,11 @@ import pytest
 from conftest import cases
 from entrez_toys import ARTICLES, BOSSY, PMIDS, toy_full_texts, toy_library
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.literature.entrez import Entrez, EntrezError
 from cpqa.retrieval.boolean import BooleanIndex
-from cpqa.retrieval.entrez_server import EntrezServer
-from cpqa.retrieval.misbehaviour import ENTREZ_FAULTS
+from cpqa.local_ncbi.entrez_server import EntrezServer
+from cpqa.local_ncbi.entrez_server import ENTREZ_FAULTS
 
 POLYPS = 'polyps'
 
@@ -96,7 +96,7 @@ def test_every_verb_on_a_good_day(serve, client, good):
 def test_a_long_search_by_slices_of_dates(serve, client, good, monkeypatch):
     "PubMed's limit, with three in place of 9,999: the slices find what one search does not give, each id once."
     import cpqa.literature.entrez as entrez
-    import cpqa.retrieval.entrez_local as entrez_local
+    import cpqa.local_ncbi.entrez_local as entrez_local
     monkeypatch.setattr(entrez_local, '_MOST', 3)
     monkeypatch.setattr(entrez, 'MOST_IDS', 3)
     assert sorted(client(serve()).search_all(POLYPS)) == sorted(good)

@@ -1,4 +1,4 @@
-"""What the cells of literature/files cannot show: every kind of file under every name, and a library built from full texts."""
+"""What the cells of literature/article_files cannot show: every kind of file under every name, and a library built from full texts."""
 import gzip
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from conftest import ROOT, cases
 from helpers import complaint, cpqa, good
 
 from cpqa.core.records import Document
-from cpqa.literature.files import documents, read_file
+from cpqa.literature.article_files import documents, read_file
 from cpqa.literature.library import Library
 from cpqa.literature.pubmed import ReadError
 

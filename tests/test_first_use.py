@@ -10,7 +10,7 @@ from helpers import environment, write_beir
 
 import cpqa
 from cpqa.core.records import Answer, Document
-from cpqa.core.toy import TOY
+from cpqa.testing.toy_corpus import TOY
 from cpqa.literature.library import LibraryError
 
 

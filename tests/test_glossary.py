@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.answering.glossary import GLOSSARY_FILE, Term, Vocabulary, explained, glossary, mesh_terms
-from cpqa.literature.demo import demo_notes
+from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.pubmed import ReadError
 
 OWN = Vocabulary(glossary())

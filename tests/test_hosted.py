@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from conftest import cases
-from cpqa.core.basics import CpqaError, MissingExtra
+from cpqa.core.errors import CpqaError, MissingExtra
 from cpqa.core.llm import Completion, LLMError, Message, Recorded, Replayed, request_key
 
 KEY = 'sk-' + 'ant-not-a-real-key-0123456789'
@@ -23,8 +23,8 @@ SAYS = 'Ginger helped a little, in one small trial.'
 pytest.importorskip('anthropic')
 pytest.importorskip('openai')
 
-from cpqa.core.hosted import AGAIN, OWN_KEY, AnthropicLLM, OpenAILLM   # noqa: E402
-from cpqa.core.llm_server import LLM_FAULTS, LLMServer
+from cpqa.core.llm_hosted import AGAIN, OWN_KEY, AnthropicLLM, OpenAILLM   # noqa: E402
+from cpqa.testing.model_server import LLM_FAULTS, LLMServer
 
 BOTH = cases('kind', [AnthropicLLM, OpenAILLM])
 
@@ -171,8 +171,8 @@ def test_nobody_listens(kind):
 @cases('body', [b'{}', b'[]', b'null', b'7', b'{"content": 5, "choices": 5}', b'{"content": [{"type": "text"}], "choices": [{}]}', b'{"cont', b'\xff\xfe',
                                   b'{"choices": [{"message": {"content": [1]}, "finish_reason": "stop"}], "content": [{"type": "text", "text": 5}]}'])
 def test_a_reply_of_another_shape_is_no_reply(kind, body, monkeypatch):
-    from cpqa.core import llm_server
-    monkeypatch.setattr(llm_server, 'sent', lambda *_: llm_server.Sent(200, (body,)))
+    from cpqa.testing import model_server
+    monkeypatch.setattr(model_server, 'sent', lambda *_: model_server.Sent(200, (body,)))
     with serve() as server: assert trouble(kind, server, retries=0).kind == 'reply'
 
 
@@ -180,8 +180,8 @@ def test_a_reply_of_another_shape_is_no_reply(kind, body, monkeypatch):
 @cases('event', [b'data: {}\n\n', b'data: {"choi\n\n', b'event: message_start\ndata: {"type": "message_start"}\n\n', b'data: {"choices": [{"delta": 5}]}\n\n', b'\n\n', b'data: [DONE]\n\n',
                                    b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {"type": "text_delta", "text": 5}}\n\n'])
 def test_a_stream_of_another_shape_is_no_reply(kind, event, monkeypatch):
-    from cpqa.core import llm_server
-    monkeypatch.setattr(llm_server, 'sent', lambda *_: llm_server.Sent(200, (event,), True, kind='text/event-stream'))
+    from cpqa.testing import model_server
+    monkeypatch.setattr(model_server, 'sent', lambda *_: model_server.Sent(200, (event,), True, kind='text/event-stream'))
     with serve() as server: assert trouble(kind, server, stream=True, retries=0).kind in ('reply', 'network')
 
 
@@ -356,7 +356,7 @@ def test_the_extra_is_named_where_it_is_missing(kind, name, monkeypatch):
 
 
 def test_the_libraries_are_imported_only_when_a_client_is_made():
-    code = 'import sys, cpqa.core.hosted, cpqa.core.llm_server; print(sorted({"anthropic", "openai", "httpx", "httpx2", "pydantic"} & set(sys.modules)))'
+    code = 'import sys, cpqa.core.llm_hosted, cpqa.testing.model_server; print(sorted({"anthropic", "openai", "httpx", "httpx2", "pydantic"} & set(sys.modules)))'
     assert subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stdout.strip() == '[]'
 
 

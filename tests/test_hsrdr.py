@@ -28,23 +28,23 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from cpqa.cli import main
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.llm import Completion
 from cpqa.core.records import Answer, Citation, Document, Fetched, Hit
-from cpqa.core.wording import said
+from cpqa.core.remarks import said
 from cpqa.display import answer_html, answer_text, trace_text
 from cpqa.libraries import build_index, demo_library
-from cpqa.literature.demo import demo_notes
+from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.entrez import Entrez
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.sources import Scope
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.encoders import EmbeddedEncoder
-from cpqa.retrieval.entrez_server import EntrezServer
-from cpqa.retrieval.hsrdr import HSRDR, Retrieval, Shelf, why_not
-from cpqa.retrieval.ladder import BooleanQuery, Rewriting, walk
+from cpqa.local_ncbi.entrez_server import EntrezServer
+from cpqa.retrieval.dual_path import HSRDR, Retrieval, Shelf, why_not
+from cpqa.retrieval.query_ladder import BooleanQuery, Rewriting, walk
 from cpqa.retrieval.pubmed_query import lint
-from cpqa.retrieval.rewrite import rewriter
+from cpqa.retrieval.rewriters import rewriter
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Does removing polyps lower the risk of colon cancer?'
@@ -843,5 +843,5 @@ def test_a_ladder_without_rungs_finds_nothing():
 
 def test_the_retrieval_is_light():
     "To import the dual path loads no model, no tantivy and no network."
-    code = 'import sys, cpqa.retrieval.hsrdr; print([m for m in ("torch", "onnxruntime", "requests", "Bio") if m in sys.modules])'
+    code = 'import sys, cpqa.retrieval.dual_path; print([m for m in ("torch", "onnxruntime", "requests", "Bio") if m in sys.modules])'
     assert subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment()).stdout == '[]\n'

@@ -290,11 +290,11 @@ def test_data_moves_forward_only():
     assert wrong == [] and files
 
 
-@pytest.mark.parametrize('source', ['from cpqa.answering.reader import Reader', 'from ..pipeline import CancerQA', 'import cpqa.pipeline',
+@pytest.mark.parametrize('source', ['from cpqa.answering.quoting_reader import Reader', 'from ..pipeline import CancerQA', 'import cpqa.pipeline',
                                     'def f():\n    from cpqa import display'])
 def test_a_backward_arrow_is_found(source):
-    assert arrows('cpqa.retrieval.bm25', source) and not arrows('cpqa.evaluation.runs', source)
-    assert not arrows('cpqa.retrieval.bm25', 'from ..core.records import Hit\nfrom .fusion import rrf\nimport numpy')
+    assert arrows('cpqa.retrieval.term_search', source) and not arrows('cpqa.evaluation.runs', source)
+    assert not arrows('cpqa.retrieval.term_search', 'from ..core.records import Hit\nfrom .fusion import rrf\nimport numpy')
 
 
 # ---- the project as a whole

@@ -4,7 +4,7 @@ import json
 import pytest
 from conftest import ROOT
 
-from cpqa.answering.llm_reader import LLMReader
+from cpqa.answering.model_reader import LLMReader
 from cpqa.answering.prompts import PROMPTS
 from cpqa.evaluation.injection import ENDS, SCENES, SECRET, ObedientLLM, asked, attack, poisons, table
 

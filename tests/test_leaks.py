@@ -3,10 +3,10 @@ import pytest
 from helpers import question
 
 from cpqa.core.records import Document, Hit
-from cpqa.core.toy import TOY
+from cpqa.testing.toy_corpus import TOY
 from cpqa.evaluation.collections import LeakFree, Question, allowed_grades, leak_free
 from cpqa.literature.library import LibraryError, build_library
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.retrieval.term_search import TermRetriever
 
 
 @pytest.fixture(scope='module')

@@ -6,7 +6,7 @@ from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.literature.lexicon import LEXICON_FILE, TRAPS, Lexicon, cancer_descriptors, number_forms, spelled, words
+from cpqa.literature.cancer_lexicon import LEXICON_FILE, TRAPS, Lexicon, cancer_descriptors, number_forms, spelled, words
 from cpqa.literature.mesh import MeshTree, read_mesh
 
 LEXICON = Lexicon.load()

@@ -22,7 +22,7 @@ from cpqa.core.records import Document, in_order
 from cpqa.literature import library as module
 from cpqa.literature.library import Library, LibraryError, build_library
 from cpqa.literature.pubmed import Deleted, Skipped
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.retrieval.term_search import TermRetriever
 
 # ---- builds that are killed
 

@@ -7,7 +7,7 @@ from conftest import cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.llm import FINISHES, KINDS, ROLES, Completion, LLMError, Message, Recorded, Replayed, complete, json_of, request_key
 
 messages = st.lists(st.builds(Message, st.sampled_from(ROLES), st.text(max_size=60)), min_size=1, max_size=4)

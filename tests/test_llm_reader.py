@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from cpqa.answering.direction import direction
 from cpqa.answering.question_kinds import kind_of
-from cpqa.answering.llm_reader import ALONE, NO_ANSWER, AdaptiveReader, LLMReader, added, against_itself, carried, counted
+from cpqa.answering.model_reader import ALONE, NO_ANSWER, AdaptiveReader, LLMReader, added, against_itself, carried, counted
 from cpqa.answering.prompts import PROMPTS
 from cpqa.answering.readers import Gathered
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.llm import KINDS, Completion, LLMError, Recorded, Replayed
 from cpqa.core.records import CheckedClaim, Citation, Document, Evidence, Passage
-from cpqa.core.wording import remark
+from cpqa.core.remarks import remark
 
 TEA = Document('101', 'Ginger tea after surgery', 'We gave 80 people ginger tea. Ginger tea lowered the rate of nausea. Sleep was not measured.', year=2021)
 RICE = Document('202', 'Rice and cramps', 'Rice did not relieve cramps in 40 people. Two people had heartburn.', year=2018)
@@ -267,8 +267,8 @@ def test_a_recording_gives_the_same_answer_and_lacks_nothing_in_silence(tmp_path
 @pytest.mark.parametrize('api', ['anthropic', 'openai'])
 def test_through_the_real_libraries(api, monkeypatch):
     pytest.importorskip(api)
-    from cpqa.core.hosted import AnthropicLLM, OpenAILLM
-    from cpqa.core.llm_server import LLMServer
+    from cpqa.core.llm_hosted import AnthropicLLM, OpenAILLM
+    from cpqa.testing.model_server import LLMServer
     with LLMServer(lambda messages, schema: json.dumps(good(SOUND, label='yes'))) as server:
         llm = (AnthropicLLM if api == 'anthropic' else OpenAILLM)('a-model', key='not-a-key', base_url=server.url)
         answer = LLMReader(llm).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))

@@ -9,11 +9,11 @@ from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.llm import LLMError, Message
-from cpqa.core.llm_names import language_model, read_name
-from cpqa.core.llm_server import LLMServer
-from cpqa.core.local_llm import TEMPLATE, TOY_MARKS, LocalLLM, pieces_of, plain_turns, prompt_ids, toy_llama, unmarked, without_system
+from cpqa.core.llm_providers import language_model, read_name
+from cpqa.testing.model_server import LLMServer
+from cpqa.core.llm_local import TEMPLATE, TOY_MARKS, LocalLLM, pieces_of, plain_turns, prompt_ids, toy_llama, unmarked, without_system
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')
@@ -173,7 +173,7 @@ def test_a_gguf_file_answers(tmp_path):
 
 def test_without_the_package_gguf_it_is_named(tmp_path, monkeypatch):
     (tmp_path/'toy.gguf').write_bytes(b'GGUF')
-    monkeypatch.setattr('cpqa.core.local_llm.find_spec', lambda name: None)
+    monkeypatch.setattr('cpqa.core.llm_local.find_spec', lambda name: None)
     with pytest.raises(LLMError, match='pip install gguf'): LocalLLM(tmp_path/'toy.gguf')
 
 

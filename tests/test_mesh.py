@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from conftest import cases
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.literature.mesh import Descriptor, MeshTree, natural, read_mesh
 from cpqa.literature.pubmed import ReadError
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 from cpqa.core.records import Passage
-from cpqa.retrieval.prepared import shipped
+from cpqa.retrieval.openvino_models import shipped
 
 
 @pytest.fixture(scope='module')

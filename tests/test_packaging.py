@@ -18,8 +18,8 @@ from conftest import ROOT, copy_project
 from helpers import complaint, environment
 from packaging.requirements import Requirement
 
-from cpqa.core.toy import TOY
-from cpqa.retrieval.prepared import CARD, FILES, PAGE, read_card
+from cpqa.testing.toy_corpus import TOY
+from cpqa.retrieval.openvino_models import CARD, FILES, PAGE, read_card
 
 pytestmark = pytest.mark.release
 EXTRAS = {'offline', 'models', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'train', 'dev'}
@@ -187,9 +187,9 @@ finally: assert not [name for name in {FOREIGN!r} if sys.modules.get(name)]
     assert json.loads(alone(ask, tmp_path, 'search', 'tamoxifen', '--retriever', 'dense', '--json'))
     # a tokenizer of the model that is shipped, and one sentence where a model that is not is asked for
     code = '''
-from cpqa.core.basics import MissingExtra
-from cpqa.core.toy import TOY
-from cpqa.passages.splitters import TokenSplitter
+from cpqa.core.errors import MissingExtra
+from cpqa.testing.toy_corpus import TOY
+from cpqa.passages.segmenters import TokenSplitter
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
 print(len(TokenSplitter(8, 2).split(TOY[0])) > 1)
 try: EmbeddedEncoder(model=MINILM)
@@ -269,4 +269,4 @@ def test_cancer_questions_without_any_extra_and_an_evaluation_that_names_its_own
 
 
 def test_the_demo_notes_come_along(bare):
-    assert bare.python('import json; from cpqa.literature.demo import demo_notes; print(json.dumps(len(demo_notes())))') >= 150
+    assert bare.python('import json; from cpqa.literature.demo_notes import demo_notes; print(json.dumps(len(demo_notes())))') >= 150

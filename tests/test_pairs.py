@@ -7,14 +7,14 @@ from conftest import cases, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.llm import Completion, Recorded, Replayed
 from cpqa.core.records import Document, Passage
-from cpqa.core.toy import TOY
+from cpqa.testing.toy_corpus import TOY
 from cpqa.evaluation.pairs import (QUESTION_PROMPT, REASONS, Pair, PairsError, QuestionPrompt, find_snippet, generate_pairs, gold_spans, holds, question_messages,
                                    read_question, snippet_pairs, why_not)
 from cpqa.literature.pubmed import read_beir
-from cpqa.passages.splitters import SentenceSplitter
+from cpqa.passages.segmenters import SentenceSplitter
 
 TEXTS = ['Aspirin lowers the risk of colon polyps after surgery.', 'Tamoxifen prevents recurrence of breast cancer in most women.',
          'Walking eases fatigue during chemotherapy for lymphoma.', 'Colonoscopy finds more polyps than stool tests do.', 'Statins do not prevent melanoma of the skin.']

@@ -9,7 +9,7 @@ from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.evaluation.parsing import ABSTENTIONS, FAILURES, POLICIES, RULES, Reading, apply_policy, read_answer
 from cpqa.evaluation.collections import YES_NO, YES_NO_MAYBE, Question
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conftest import cases, sample
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.records import Document, Passage
 from cpqa.evaluation import passages as module
 from cpqa.evaluation.collections import marked_sections, read_marked

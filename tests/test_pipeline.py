@@ -6,8 +6,8 @@ import pytest
 
 from cpqa.answering.readers import Reading
 from cpqa.answering.safety import FIRST
-from cpqa.core.basics import CpqaError
-from cpqa.core.llm_server import LLMServer
+from cpqa.core.errors import CpqaError
+from cpqa.testing.model_server import LLMServer
 from cpqa.pipeline import CancerQA
 
 pytestmark = pytest.mark.usefixtures('loaded_once')

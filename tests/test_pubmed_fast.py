@@ -19,7 +19,7 @@ from test_pubmed import DOCTYPE, article_set
 from test_pubmed_writer import written
 
 from cpqa.core.records import Document
-from cpqa.literature.parallel import read_files
+from cpqa.literature.parallel_reading import read_files
 from cpqa.literature.pubmed import ReadError, Skipped, read_pubmed, read_slowly
 from cpqa.literature.pubmed_fast import SAFE_XML, quick, quick_records, record_pieces
 from cpqa.literature.pubmed_records import read_record, tidy
@@ -179,7 +179,7 @@ def test_no_worker_waits_for_its_listener_and_nothing_is_left(tmp_path, monkeypa
 FULL = '''
 import resource, sys
 from test_pubmed_fast import marking
-from cpqa.literature.parallel import read_files
+from cpqa.literature.parallel_reading import read_files
 if __name__ == '__main__':
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, 1_500_000))
     n = 0
@@ -196,7 +196,7 @@ def test_a_full_disk_says_so(tmp_path):
 
 LISTENER = '''
 import sys, time
-from cpqa.literature.parallel import read_files
+from cpqa.literature.parallel_reading import read_files
 if __name__ == '__main__':
     for n, r in enumerate(read_files(sys.argv[1:], workers=2)):
         if n == 0: print('first', flush=True)

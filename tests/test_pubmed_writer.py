@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.records import Correction, Document, MeshHeading, MeshTerm, Section
 from cpqa.literature.pubmed import read_pubmed, tidy
 from cpqa.literature.pubmed_records import read_record

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cpqa.answering.abstain import NOTHING
+from cpqa.answering.abstention import NOTHING
 from cpqa.answering.citations import fault
 from cpqa.answering.direction import direction
-from cpqa.answering.reader import COSINE, MOST, PROBABILITY, QuotingReader, candidates, disagreements, mean_of
+from cpqa.answering.quoting_reader import COSINE, MOST, PROBABILITY, QuotingReader, candidates, disagreements, mean_of
 from cpqa.answering.readers import Gathered
 from cpqa.core.records import Document, Evidence, Passage
-from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker
+from cpqa.passages.rerankers import BM25Reranker, CosineReranker, NoReranker
 from cpqa.pipeline import CancerQA, Finding
 
 TAMOXIFEN, SOURDOUGH, CAR_T = 'What are the side effects of tamoxifen?', 'How do I bake sourdough bread?', 'Is tisagenlecleucel effective for B-cell lymphoma?'

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.records import (Answer, Citation, Correction, Document, Evidence, Hit, MeshHeading, MeshTerm, Passage, Section)
-from cpqa.core.wording import said
+from cpqa.core.remarks import said
 
 words = st.text(max_size=20)                                         # all of Unicode but surrogates, which JSON cannot hold
 ids = st.text(st.characters(exclude_categories=['C', 'Z']), min_size=1, max_size=8)   # printable, no white space

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from cpqa.core.basics import CpqaError, MissingExtra
+from cpqa.core.errors import CpqaError, MissingExtra
 from cpqa.core.registry import Registry, Row
 
 OWN = [Row('bm25', 'counts words', 'builtins:str'), Row('colbert', 'late interaction', 'builtins:str', argument='a folder', extra='models')]

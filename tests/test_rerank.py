@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.records import Passage
-from cpqa.core.toy import TOY
+from cpqa.testing.toy_corpus import TOY
 from cpqa.passages import cross_encoders, pretrained_models
 from cpqa.passages.cross_encoders import CrossEncoderReranker, encode_pairs, in_batches, pair_text
 from cpqa.passages.late_interaction import ColBERTReranker
 from cpqa.passages.monot5 import MonoT5Reranker
-from cpqa.passages.rerank import BM25Reranker, CosineReranker, NoReranker, RerankError, sound_scores
-from cpqa.passages.rerank import RERANKERS, reranker
-from cpqa.passages.tiny_models import tiny_bert, tiny_colbert, tiny_roberta, tiny_t5
+from cpqa.passages.rerankers import BM25Reranker, CosineReranker, NoReranker, RerankError, sound_scores
+from cpqa.passages.rerankers import RERANKERS, reranker
+from cpqa.testing.tiny_models import tiny_bert, tiny_colbert, tiny_roberta, tiny_t5
 from cpqa.retrieval.encoders import EmbeddedEncoder
-from cpqa.retrieval.prepared import ModelError
+from cpqa.retrieval.openvino_models import ModelError
 
 torch = pytest.importorskip('torch')
 QUESTION = 'Does aspirin lower the risk of colon polyps?'
@@ -297,5 +297,5 @@ def test_known_models_are_data():
 
 
 def test_names_take_no_heavy_package():
-    code = 'import cpqa.passages.rerank, sys; print({"torch", "transformers", "openvino", "sentence_transformers"} & set(sys.modules))'
+    code = 'import cpqa.passages.rerankers, sys; print({"torch", "transformers", "openvino", "sentence_transformers"} & set(sys.modules))'
     assert subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == 'set()'

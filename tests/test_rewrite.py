@@ -9,13 +9,13 @@ from conftest import cases, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.llm import Completion, Message, Recorded, Replayed
-from cpqa.literature.demo import demo_notes
-from cpqa.literature.lexicon import Lexicon
-from cpqa.retrieval.ladder import BooleanQuery, Walk, walk
+from cpqa.literature.demo_notes import demo_notes
+from cpqa.literature.cancer_lexicon import Lexicon
+from cpqa.retrieval.query_ladder import BooleanQuery, Walk, walk
 from cpqa.retrieval.pubmed_query import lint
-from cpqa.retrieval.rewrite import REWRITERS, ExpandingRewriter, LLMRewriter, RuleRewriter, checked_rungs, first_object, repaired, rewriter
+from cpqa.retrieval.rewriters import REWRITERS, ExpandingRewriter, LLMRewriter, RuleRewriter, checked_rungs, first_object, repaired, rewriter
 from cpqa.retrieval.spelling import Speller, slips
 
 RULES = RuleRewriter()
@@ -120,7 +120,7 @@ def test_a_corrected_word_is_asked_for_as_it_was_written_too():
 
 
 def test_without_a_list_of_english_words_nothing_is_corrected(monkeypatch):
-    monkeypatch.setattr('cpqa.retrieval.rules.english_words', dict)
+    monkeypatch.setattr('cpqa.retrieval.rule_rewriter.english_words', dict)
     r = RuleRewriter().rewrite('can colon polips turn to canser')
     assert r.question == 'can colon polips turn to canser' and 'spelling was not checked' in r.notes[0]
 

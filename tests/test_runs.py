@@ -14,7 +14,7 @@ from helpers import environment, question, some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError, MissingExtra
+from cpqa.core.errors import CpqaError, MissingExtra
 from cpqa.core.records import Hit
 from cpqa.evaluation import runs as module
 from cpqa.evaluation.collections import LeakFree, Question, Questions

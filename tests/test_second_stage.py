@@ -7,23 +7,23 @@ import pytest
 
 from conftest import cases
 from cpqa import pipeline
-from cpqa.core.basics import CpqaError, MissingExtra
+from cpqa.core.errors import CpqaError, MissingExtra
 from cpqa.core.records import Document
-from cpqa.core.toy import TOY
+from cpqa.testing.toy_corpus import TOY
 from cpqa.libraries import build_index
 from cpqa.literature.entrez import Entrez
 from cpqa.literature.library import LibraryError
 from cpqa.passages.calibration import calibrator
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
-from cpqa.passages.rerank import NoReranker
-from cpqa.passages.splitters import SEGMENTERS, segmenter
-from cpqa.passages.tiny_models import tiny_bert
+from cpqa.passages.rerankers import NoReranker
+from cpqa.passages.segmenters import SEGMENTERS, segmenter
+from cpqa.testing.tiny_models import tiny_bert
 from cpqa.passages.two_stage import Reranked, TwoStage, title_passages
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.sources import Scope
-from cpqa.retrieval import prepared
+from cpqa.retrieval import openvino_models
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
-from cpqa.retrieval.entrez_server import EntrezServer
+from cpqa.local_ncbi.entrez_server import EntrezServer
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'What are the side effects of tamoxifen?'
@@ -205,7 +205,7 @@ def test_a_budget_holds_for_the_default(libraries, encoder):
 
 
 def test_without_the_shipped_reranker_the_error_says_what_to_do(libraries, encoder, monkeypatch, tmp_path):
-    monkeypatch.setattr(prepared, 'MODELS', tmp_path)
+    monkeypatch.setattr(openvino_models, 'MODELS', tmp_path)
     with pytest.raises(CpqaError, match='no cross-encoder came with this copy of cpqa: .*another reranker, such as bm25'): CancerQA(libraries('sentences'), Finding(encoder)).ask(QUESTION)
     assert CancerQA(libraries('sentences'), Finding(encoder, reranker='bm25')).ask(QUESTION).citations
 
@@ -224,7 +224,7 @@ def test_an_encoder_by_its_folder(tmp_path, libraries):
     for qa in (CancerQA(library), CancerQA(libraries('sentences'), Finding(folder))):
         with pytest.raises(LibraryError, match='built with another model .*tiny'): qa.ask(QUESTION)
     with pytest.raises(CpqaError, match='no sound fast encoder'): CancerQA(library, Finding(tmp_path/'tiny'))
-    with pytest.raises(CpqaError, match='holds a cross-encoder, not a bi-encoder'): CancerQA(library, Finding(prepared.shipped('cross-encoder')))
+    with pytest.raises(CpqaError, match='holds a cross-encoder, not a bi-encoder'): CancerQA(library, Finding(openvino_models.shipped('cross-encoder')))
 
 
 def test_a_library_of_before_is_asked_by_the_model_of_before(tmp_path):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.secrets import short, without_keys
+from cpqa.core.redaction import short, without_keys
 
 
 @pytest.mark.parametrize('text', ['SK-MEL-28 in sk-br-3 cells', 'the token limit of 4096 was reached', 'mg/kg/day, and/or 5/10', 'p = 0.05; key findings: none of them', 'a b'])

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from cpqa.core.records import Document, Passage, Section
 from cpqa.evaluation.collections import read_articles
-from cpqa.literature.demo import demo_notes
+from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.pmc import read_jats
 from cpqa.literature.pubmed import read_pubmed
-from cpqa.passages import seos, splitters, texttiling
-from cpqa.passages.splitters import SEGMENTERS, segmenter
+from cpqa.passages import segmenters, seos, texttiling
+from cpqa.passages.segmenters import SEGMENTERS, segmenter
 from cpqa.passages.sentences import sentences
-from cpqa.passages.splitters import METADATA, SentenceWindow, as_read, heading, token_offsets
+from cpqa.passages.segmenters import METADATA, SentenceWindow, as_read, heading, token_offsets
 from cpqa.passages.texttiling import TextTiling, boundaries
 from cpqa.retrieval.encoders import EmbeddedEncoder
 
@@ -136,8 +136,8 @@ def articles() -> list[Document]:
 @pytest.fixture
 def shared_work(monkeypatch):
     "Each article is cut into sentences and tokens once for all segmenters, and each comparison of its words made once."
-    for module in (splitters, texttiling, seos): monkeypatch.setattr(module, 'sentences', spans_of)
-    monkeypatch.setattr(splitters, 'token_offsets', quick_offsets)
+    for module in (segmenters, texttiling, seos): monkeypatch.setattr(module, 'sentences', spans_of)
+    monkeypatch.setattr(segmenters, 'token_offsets', quick_offsets)
     monkeypatch.setitem(globals(), 'offsets', quick_offsets)   # of the checks; the model's own tokens take half a minute for all articles
     scores = TextTiling.scores
     monkeypatch.setattr(TextTiling, 'scores', lambda self, found: scored(scores, self, found))

@@ -8,7 +8,7 @@ from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.records import Document
 from cpqa.passages.sentences import sentences
 from cpqa.passages.seos import SEOS, depth_scores, join_short, sizes_for, split_long, valleys

@@ -237,7 +237,7 @@ needs_chromium = pytest.mark.skipif(shutil.which('chromium') is None, reason='ch
 
 
 @needs_chromium
-@pytest.mark.parametrize('page', ['index.html', 'core/records.html', 'core/basics.html'])
+@pytest.mark.parametrize('page', ['index.html', 'core/records.html', 'core/errors.html'])
 def test_a_browser_has_nothing_to_complain_about(page, site, pages, tmp_path):
     with served(site) as (address, missing):
         dom, console = browse(f'{address}/{page}', tmp_path/'profile')

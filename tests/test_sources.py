@@ -4,10 +4,10 @@ import sys
 import pytest
 
 from cpqa.answering.readers import READERS, Reading
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.records import Answer, Document, Fetched
 from cpqa.core.registry import Row
-from cpqa.core.wording import said
+from cpqa.core.remarks import said
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.sources import SOURCES, LibrarySource, LiveSource, Scope
 

@@ -10,10 +10,10 @@ from conftest import ROOT, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.hosted import AnthropicLLM, OpenAILLM
+from cpqa.core.llm_hosted import AnthropicLLM, OpenAILLM
 from cpqa.core.llm import Completion, LLMError, Message, Recorded
-from cpqa.core.llm_server import LLMServer
-from cpqa.core.spending import WINDOW, Limited, cost_of, price_of, prices, window_of
+from cpqa.testing.model_server import LLMServer
+from cpqa.core.llm_spending import WINDOW, Limited, cost_of, price_of, prices, window_of
 
 ASKED = (Message('user', 'Is tea a drink?'),)
 NAMES = [p.model for p in prices().rows]

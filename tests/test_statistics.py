@@ -15,7 +15,7 @@ pytest.importorskip('scipy')
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm, ttest_rel
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.evaluation.statistics import (Interval, McNemar, StatisticsError, bootstrap, holm, mcnemar, mcnemar_counts, mcnemar_power,
                                         paired_bootstrap, permutation, questions_needed, questions_needed_for_means, wilson)
 

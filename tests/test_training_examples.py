@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import cpqa.training.examples as ex
 import cpqa.training.held_out as ho   # not its names: pytest would take `test_questions` for a test
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.records import Document
 from cpqa.evaluation.collections import read_collection, read_marked
 from cpqa.evaluation.datasets import load
 from cpqa.evaluation.pairs import snippet_pairs
 from cpqa.evaluation.passages import part_of
-from cpqa.passages.splitters import SentenceSplitter
+from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
 
 SIZES = {'bioasq': 1497, 'evidence-inference': 399, 'medquad': 11662, 'pubmedqa': 500, 'titles': 1773}   # groups read

@@ -22,7 +22,7 @@ for needed in ('datasets', 'accelerate', 'peft', 'sentence_transformers', 'openv
 
 from cpqa.core.records import Passage
 from cpqa.passages.cross_encoders import CrossEncoderReranker, FastCrossEncoder, prepare_cross_encoder
-from cpqa.passages.tiny_models import tiny_bert
+from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import SentenceTransformerEncoder
 from cpqa.training.training_run import work_folder
 from cpqa.training.networks import BiEncoderSettings, CrossEncoderSettings, compared, train_bi_encoder, train_cross_encoder

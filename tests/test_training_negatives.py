@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cpqa.core.records import Document, Hit
 from cpqa.evaluation.collections import read_collection
 from cpqa.literature.library import build_library
-from cpqa.retrieval.bm25 import TermRetriever
+from cpqa.retrieval.term_search import TermRetriever
 from cpqa.retrieval.vectors import embedded_text
 from cpqa.training.examples import Group, bioasq_groups
 from cpqa.training.held_out import Reserved, reserved, without_held_out

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from cpqa.core.basics import CpqaError
-from cpqa.passages.tiny_models import tiny_bert
+from cpqa.core.errors import CpqaError
+from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import FastEncoder
 from cpqa.training import recipe, your_own
 from cpqa.training.examples import Group, medquad_groups

@@ -8,14 +8,14 @@ from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.core.basics import CpqaError
+from cpqa.core.errors import CpqaError
 from cpqa.core.records import Document, Hit, Passage
-from cpqa.core.toy import TOY
-from cpqa.passages.rerank import BM25Reranker, NoReranker
-from cpqa.passages.splitters import Segmenter, SentenceSplitter
+from cpqa.testing.toy_corpus import TOY
+from cpqa.passages.rerankers import BM25Reranker, NoReranker
+from cpqa.passages.segmenters import Segmenter, SentenceSplitter
 from cpqa.passages.two_stage import WAIT, Reranked, TwoStage, best_first, comparable, first_weight, rerank_documents, with_first
 from cpqa.pipeline import CancerQA
-from cpqa.retrieval.fusion import reciprocal_rank_fusion
+from cpqa.retrieval.term_search import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import PassageVectors
 
 

@@ -19,11 +19,11 @@ from .quotes import find_quote
 from .replies import Draft, DraftClaim, plain_pmid
 from .support import ClaimSupport, Support
 from ..core.records import CheckedClaim, Citation, Document, Record
-from ..core.secrets import without_keys
-from ..core.wording import Remark, in_words, remark
-from ..core.words import ENGLISH
+from ..core.redaction import without_keys
+from ..core.remarks import Remark, in_words, remark
+from ..core.text_analysis import ENGLISH
 from ..passages.sentences import Span, sentences
-from ..retrieval.hsrdr import source_of
+from ..retrieval.dual_path import source_of
 
 # %% ../../nbs/answering/citations.ipynb #74b4bd88
 def fault(citation: Citation, documents: Mapping[str, Document]) -> Remark | None:

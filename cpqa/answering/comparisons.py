@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .polarity import Claim, polarity
-from ..core.words import ENGLISH
+from ..core.text_analysis import ENGLISH
 
 # %% ../../nbs/answering/comparisons.ipynb #9d7507e7
 PLAIN_STEMS = frozenset(ENGLISH.analyze('effect group patient significant significantly compared comparison difference increase increased decrease reduced lower higher raised similar change led lead seen given relative '

@@ -14,7 +14,7 @@ import numpy as np
 from .comparisons import EVEN, OTHER_AXES, PLAIN_STEMS, SAYS, WORD_PATTERN, stem_places, stems_of
 from .polarity import Claim, polarity
 from ..core.records import Document
-from ..core.words import ENGLISH
+from ..core.text_analysis import ENGLISH
 from ..passages.sentences import sentences
 
 # %% ../../nbs/answering/differences.ipynb #dcfda3b9

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from .polarity import COMPARABLE, opposed, polarity
 from ..core.records import Record
 from ..core.word_lists import word_lists, words_of
-from ..core.words import ENGLISH
+from ..core.text_analysis import ENGLISH
 
 # %% ../../nbs/answering/direction.ipynb #3f0947f8
 RULES = {

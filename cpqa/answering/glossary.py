@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.records import Record
-from ..literature.lexicon import is_short, number_forms, spelled, word_path, words
+from ..literature.cancer_lexicon import is_short, number_forms, spelled, word_path, words
 from ..literature.mesh import check_mesh_xml, fields_of, mesh_records, text_records
 from ..literature.pubmed import head_of
 from ..literature.pubmed_records import all_texts, first_text

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..core.records import Document, Record
 from ..core.word_lists import word_lists, words_of
-from ..core.words import ENGLISH
+from ..core.text_analysis import ENGLISH
 from ..passages.sentences import sentences
 
 # %% ../../nbs/answering/polarity.ipynb #c20e516d

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from .replies import NO_LABEL, SHORT, STATUS, Options, labelled, plain
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.llm import Message
 from ..core.records import AnswerKind, Document, Evidence, Record
-from ..core.spending import WINDOW
-from ..retrieval.hsrdr import source_of
+from ..core.llm_spending import WINDOW
+from ..retrieval.dual_path import source_of
 
 # %% ../../nbs/answering/prompts.ipynb #69fdc1bd
 _TURNS = re.compile(r'<(?=[^\s\d=.≤<-])|\[(?=/?INST)')   # '<|im_start|>', '</s>', '[INST]'; not 'p < 0.05', 'p<0.05', 'p <.001'

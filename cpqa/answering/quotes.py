@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from rapidfuzz.distance import Levenshtein
 
 from .polarity import NEGATIONS
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Record
 
 # %% ../../nbs/answering/quotes.ipynb #00f02315

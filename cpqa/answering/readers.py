@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .abstain import ABSTAIN_BELOW
+from .abstention import ABSTAIN_BELOW
 from .citations import Supports
 from .prompts import Prompt, named_prompt
 from .replies import Options
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.llm import LLM
-from ..core.llm_names import language_model
+from ..core.llm_providers import language_model
 from ..core.records import Answer, AnswerKind, Document, Evidence
 from ..core.registry import Registry, Row
-from ..passages.rerank import Reranker
+from ..passages.rerankers import Reranker
 from ..retrieval.encoders import Encoder
 
 # %% ../../nbs/answering/readers.ipynb #552924af
@@ -95,10 +95,10 @@ class Tools(NamedTuple):
     look: Callable[[Gathered], Gathered]       # finds evidence, where the reader decides whether to look
 
 READERS = Registry('reader', (
-    Row('quotes', 'quotes sentences, writes nothing', 'cpqa.answering.reader:quoting_reader'),
-    Row('model', 'a language model writes, each claim is checked', 'cpqa.answering.llm_reader:model_reader'),
+    Row('quotes', 'quotes sentences, writes nothing', 'cpqa.answering.quoting_reader:quoting_reader'),
+    Row('model', 'a language model writes, each claim is checked', 'cpqa.answering.model_reader:model_reader'),
     Row('adaptive', 'a language model is asked alone first, and looks up where it is not certain',
-        'cpqa.answering.llm_reader:adaptive_reader'),
+        'cpqa.answering.model_reader:adaptive_reader'),
 ))
 
 def made_reader(tools: Tools) -> Reader:

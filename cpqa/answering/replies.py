@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import AnswerKind, Record
 
 # %% ../../nbs/answering/replies.ipynb #0781719f

@@ -20,7 +20,7 @@ import numpy as np
 from .figures import misfits
 from .polarity import opposed
 from .quote_features import Told, told
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Record
 from ..passages.sentences import sentences
 

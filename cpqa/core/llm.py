@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .basics import CpqaError
+from .errors import CpqaError
 from .records import Record
-from .secrets import short, without_keys
+from .redaction import short, without_keys
 from .storage import Tape
 
 # %% ../../nbs/core/llm.ipynb #9c45913f

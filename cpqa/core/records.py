@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from .wording import Remark, all_in_words, in_words
+from .remarks import Remark, all_in_words, in_words
 
 # %% ../../nbs/core/records.ipynb #eb3a3fa4
 class Record(msgspec.Struct, frozen=True, omit_defaults=False):

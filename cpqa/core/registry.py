@@ -13,9 +13,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from .basics import CpqaError, MissingExtra, require
+from .errors import CpqaError, MissingExtra, require
 from .records import Record
-from .secrets import short
+from .redaction import short
 
 # %% ../../nbs/core/registry.ipynb #9aa2ac3d
 class Service(Record, frozen=True):

@@ -19,7 +19,7 @@ from typing import TypeVar
 import platformdirs
 from filelock import FileLock, Timeout
 
-from .basics import CpqaError
+from .errors import CpqaError
 
 # %% ../../nbs/core/storage.ipynb #34a021cb
 def cache_dir() -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..answering.support import ClaimSupport, Part, Signs, SupportWeights
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Record
 from .collections import Marked, Question, Questions
 from .passages import part_of

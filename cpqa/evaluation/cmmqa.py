@@ -14,11 +14,11 @@ from typing import Literal
 
 import msgspec
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Record
 from .collections import Question, Questions, json_lines
 from .datasets import dataset, load
-from ..literature.lexicon import Lexicon
+from ..literature.cancer_lexicon import Lexicon
 
 # %% ../../nbs/evaluation/cmmqa.ipynb #71562d0f
 Field = Literal['question', 'options', 'context']

@@ -21,11 +21,11 @@ from typing import Any, Literal, Self, get_args
 import msgspec
 from msgspec.structs import replace
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Hit, Record, Section
 from ..literature.library import Documents
 from ..literature.pubmed import Skipped, read_beir, tidy
-from ..retrieval.fusion import Search
+from ..retrieval.term_search import Search
 
 # %% ../../nbs/evaluation/collections.ipynb #48185dc6
 Kind = Literal['choice', 'yesno', 'factoid', 'list', 'summary', 'open', 'evidence']

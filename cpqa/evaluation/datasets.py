@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
-from ..core.basics import require
+from ..core.errors import require
 from ..core.storage import cache_dir, sha256
 from .collections import Question, Questions, QuestionsError, why
 from .readers import (SUBJECTS, read_bioasq, read_bioasq_all, read_evidence, read_healthsearchqa, read_medmcqa, read_medqa,

@@ -22,7 +22,7 @@ import msgspec
 from rich.console import Console
 
 from ..answering.citations import FAULTS, fault_group
-from ..answering.llm_reader import LLMReader, against_itself
+from ..answering.model_reader import LLMReader, against_itself
 from ..answering.readers import Gathered
 from ..answering.replies import DraftClaim
 from ..core.llm import Completion, Message

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..answering.polarity import Opposition, opposed
-from ..core.basics import CpqaError, require
+from ..core.errors import CpqaError, require
 from ..core.records import Record
 from .statistics import Interval, bootstrap
 from ..retrieval.encoders import MINILM, minilm_folder
-from ..retrieval.prepared import hushed
+from ..retrieval.openvino_models import hushed
 
 # %% ../../nbs/evaluation/longform.ipynb #06f1dbeb
 class LongformError(CpqaError):

@@ -17,7 +17,7 @@ from numbers import Integral
 
 import numpy as np
 
-from ..core.basics import CpqaError, require
+from ..core.errors import CpqaError, require
 from ..core.records import Hit, Passage, Record
 from .parsing import POLICIES
 from .statistics import Interval, bootstrap, wilson

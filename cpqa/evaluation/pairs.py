@@ -18,11 +18,11 @@ from typing import Any
 
 import msgspec
 
-from ..core.basics import CpqaError, require
+from ..core.errors import CpqaError, require
 from ..core.llm import LLM, Message
 from ..core.records import Document, Passage, Record
-from ..core.secrets import short
-from ..core.words import ENGLISH
+from ..core.redaction import short
+from ..core.text_analysis import ENGLISH
 from .collections import UNFIT, json_lines
 from .metrics import Spans
 

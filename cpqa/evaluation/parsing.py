@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..core.basics import CpqaError, require
+from ..core.errors import CpqaError, require
 from ..core.records import Record
 from .collections import Question
 

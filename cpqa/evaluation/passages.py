@@ -20,11 +20,11 @@ import numpy as np
 from msgspec.structs import replace
 from rank_bm25 import BM25Plus
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
 from ..core.records import Document, Hit, Passage
-from ..core.secrets import short
-from ..core.words import ENGLISH
+from ..core.redaction import short
+from ..core.text_analysis import ENGLISH
 from .collections import Marked, Question, read_marked
 from .metrics import first_rank, passage_chance, summary, words_needed
 from .runs import Outcome, Run, System, run
@@ -33,10 +33,10 @@ from .tables import check_parts, content, errors, fault_counts, file_name, kept_
 from ..libraries import kept_library
 from ..literature.library import Library, build_library
 from ..passages.passage_index import PassageIndex, passage_documents, passage_id, reordered, whole
-from ..passages.rerank import RERANKERS, BM25Reranker, NoReranker, Reranker, reranker as named_reranker
-from ..passages.splitters import SEGMENTERS, Segmenter, as_read, heading, segmenter as named_segmenter
+from ..passages.rerankers import RERANKERS, BM25Reranker, NoReranker, Reranker, reranker as named_reranker
+from ..passages.segmenters import SEGMENTERS, Segmenter, as_read, heading, segmenter as named_segmenter
 from ..pipeline import Way
-from ..retrieval.cached_encoder import RememberingEncoder
+from ..retrieval.encoders import RememberingEncoder
 from ..retrieval.encoders import EmbeddedEncoder, Encoder
 from ..retrieval.vectors import VectorPart, embedded_text
 
@@ -146,7 +146,7 @@ def _second(name: str | None, index: PassageIndex, encoder: Callable[[], Encoder
 
 def evaluate_passages(
     data: str | Path,                        # a folder with articles.jsonl and questions.jsonl, packed or not
-    segmenter: str = 'sentences',            # its name, as `cpqa.passages.splitters.segmenter` reads it
+    segmenter: str = 'sentences',            # its name, as `cpqa.passages.segmenters.segmenter` reads it
     retriever: Way = 'hybrid',
     reranker: str | None = None,             # name of the reranker, or none
     depth: int = 50,                         # passages that are ranked, and that the reranker orders
@@ -335,7 +335,7 @@ def _named(cell: tuple) -> dict[str, str]: return dict(zip(('segmenter', 'retrie
 # %% ../../nbs/evaluation/passages.ipynb #476be68c
 def evaluate_passage_grid(
     data: str | Path,                                  # a folder with articles.jsonl and questions.jsonl, packed or not
-    segmenters: Sequence[str] = STANDARD,              # names, as `cpqa.passages.splitters.segmenter` reads them
+    segmenters: Sequence[str] = STANDARD,              # names, as `cpqa.passages.segmenters.segmenter` reads them
     retrievers: Sequence[str] = RETRIEVERS,
     rerankers: Sequence[str] = GRID_RERANKERS,         # 'none' is one
     scopes: Sequence[str] = SCOPES,

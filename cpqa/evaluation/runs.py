@@ -24,10 +24,10 @@ import msgspec
 from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
-from ..core.basics import CpqaError, MissingExtra
+from ..core.errors import CpqaError, MissingExtra
 from ..core.progress import Progress, quiet
 from ..core.records import Hit, Record
-from ..core.secrets import short, without_keys
+from ..core.redaction import short, without_keys
 from .collections import LeakFree, Question, Questions
 
 # %% ../../nbs/evaluation/runs.ipynb #f320a145

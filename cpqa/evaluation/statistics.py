@@ -15,7 +15,7 @@ from numbers import Real
 
 import numpy as np
 
-from ..core.basics import CpqaError, require
+from ..core.errors import CpqaError, require
 from ..core.records import Record
 
 # %% ../../nbs/evaluation/statistics.ipynb #f4997844

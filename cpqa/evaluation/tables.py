@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.basics import require
+from ..core.errors import require
 from ..core.records import Record
 from .collections import Question, Questions
 from .runs import Outcome, Run, RunError, systems
 from .statistics import Interval, bootstrap, holm, mcnemar, paired_bootstrap, permutation, wilson
 from ..literature.library import Library
-from ..passages.rerank import RERANKERS
-from ..passages.splitters import Segmenter
+from ..passages.rerankers import RERANKERS
+from ..passages.segmenters import Segmenter
 from ..retrieval.encoders import Encoder, embedded_sha256
 
 # %% ../../nbs/evaluation/tables.ipynb #71c0adca

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
 from ..core.records import Document, Hit
 from ..display import plain
@@ -28,11 +28,11 @@ from .statistics import mcnemar
 from .tables import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
 from ..libraries import build_index, kept_library
 from ..literature.library import Library
-from ..passages.rerank import Reranker, reranker as named_reranker
-from ..passages.splitters import SentenceSplitter
+from ..passages.rerankers import Reranker, reranker as named_reranker
+from ..passages.segmenters import SentenceSplitter
 from ..pipeline import CancerQA, Finding, Way
 from ..retrieval.encoders import Encoder
-from ..retrieval.fusion import Search
+from ..retrieval.term_search import Search
 
 # %% ../../nbs/evaluation/tasks.ipynb #cd55bbdb
 def _collection_library(c: Collection, vectors: bool, encoder: Encoder | None, progress: Progress) -> Library:

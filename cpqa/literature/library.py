@@ -21,12 +21,12 @@ import msgspec
 import tantivy
 
 from .. import __version__
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
 from ..core.records import Document, MeshHeading, Record
 from ..core.storage import StorageError, beside, building, locked, put_in_place, remove, sha256
-from ..core.words import ANALYZER, ENGLISH, EXACT, folded
-from .files import read_file
+from ..core.text_analysis import ANALYZER, ENGLISH, EXACT, folded
+from .article_files import read_file
 from .pubmed import Deleted, Skipped
 
 # %% ../../nbs/literature/library.ipynb #71ae0145

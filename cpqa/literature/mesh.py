@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lxml import etree
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Record
 from .pubmed import DOWNLOAD_AGAIN, UNREADABLE, ReadError, Skipped, failure_of, head_of, open_file, quoted_head, tidy
 from .pubmed_fast import LONGEST_RECORD, SAFE_XML, BoundedSource

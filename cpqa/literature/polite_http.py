@@ -30,9 +30,9 @@ from msgspec.structs import replace
 from urllib3.exceptions import (DecodeError, HTTPError, IncompleteRead, LocationValueError, NameResolutionError, NewConnectionError,
                                 ProtocolError, ProxyError, SSLError, TimeoutError)
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.retries import Patience, retry_after
-from ..core.secrets import short
+from ..core.redaction import short
 from ..core.storage import Tape
 
 # %% ../../nbs/literature/polite_http.ipynb #79dc9e07

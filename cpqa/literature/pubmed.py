@@ -23,7 +23,7 @@ from typing import BinaryIO
 import msgspec
 from lxml import etree
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document
 from .pubmed_fast import LONGEST_RECORD, SAFE_XML, BoundedSource, Odd, quick_records, record_elements
 from .pubmed_records import RECORD_READERS, Deleted, ReadError, Skipped, inline_text, read_record, tidy, withdrawals

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from lxml import etree
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Correction, Document, MeshHeading, MeshTerm, Record, Section
 
 # %% ../../nbs/literature/pubmed_records.ipynb #06bf45d4

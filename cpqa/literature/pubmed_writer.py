@@ -16,7 +16,7 @@ from typing import BinaryIO
 from lxml import etree
 from lxml.builder import E
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Correction, Document, MeshHeading, MeshTerm, Section
 
 # %% ../../nbs/literature/pubmed_writer.ipynb #4802f585

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from ..core.basics import CpqaError, require
+from ..core.errors import CpqaError, require
 from ..core.records import Record
 
 # %% ../../nbs/passages/calibration.ipynb #dde37808

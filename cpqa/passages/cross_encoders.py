@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from ..core.basics import require
+from ..core.errors import require
 from ..core.records import Passage
 from .pretrained_models import Precision, Pretrained, load_pretrained, tokens_per_batch
-from .rerank import RerankError, sound_scores
+from .rerankers import RerankError, sound_scores
 from ..retrieval.encoders import batches
-from ..retrieval.prepared import (CARD, FILES, About, FastPrecision, ModelCard, ModelError, PreparedNetwork, chosen_precision,
+from ..retrieval.openvino_models import (CARD, FILES, About, FastPrecision, ModelCard, ModelError, PreparedNetwork, chosen_precision,
                                      fast_gelu, has_bf16, prepare, reason, shipped)
 
 # %% ../../nbs/passages/cross_encoders.ipynb #b7e2bfd0

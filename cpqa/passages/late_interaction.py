@@ -13,12 +13,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core.basics import require
+from ..core.errors import require
 from ..core.records import Passage
 from .cross_encoders import clean_text, in_batches, pair_text
 from .pretrained_models import DTYPES, Precision, Pretrained, demand_model, placed, tokens_per_batch
-from .rerank import RerankError, sound_scores
-from ..retrieval.prepared import ModelError, hushed, reason
+from .rerankers import RerankError, sound_scores
+from ..retrieval.openvino_models import ModelError, hushed, reason
 
 # %% ../../nbs/passages/late_interaction.ipynb #22930600
 def max_sim(query: np.ndarray, passage: np.ndarray) -> float:

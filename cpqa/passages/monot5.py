@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..core.basics import require
+from ..core.errors import require
 from ..core.records import Passage
 from .cross_encoders import Padded, Pair, clean_text, in_batches, padded, pair_text
 from .pretrained_models import Precision, load_pretrained, tokens_per_batch
-from .rerank import RerankError, sound_scores
-from ..retrieval.prepared import ModelError
+from .rerankers import RerankError, sound_scores
+from ..retrieval.openvino_models import ModelError
 
 # %% ../../nbs/passages/monot5.ipynb #2726dac6
 class AskedModel(NamedTuple):

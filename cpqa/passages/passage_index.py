@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tantivy
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Hit, Passage, Section
 from ..literature.library import Library
-from .rerank import Reranker
-from .splitters import Segmenter
-from ..retrieval.bm25 import TermRetriever
+from .rerankers import Reranker
+from .segmenters import Segmenter
+from ..retrieval.term_search import TermRetriever
 from ..retrieval.encoders import Encoder
-from ..retrieval.fusion import reciprocal_rank_fusion
+from ..retrieval.term_search import reciprocal_rank_fusion
 from ..retrieval.vectors import DenseRetriever, Head, Vectors, title_of
 
 # %% ../../nbs/passages/passage_index.ipynb #9d9a6e62

@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..core.basics import require
+from ..core.errors import require
 from ..core.storage import sha256
-from ..retrieval.prepared import ModelError, load_network
+from ..retrieval.openvino_models import ModelError, load_network
 
 # %% ../../nbs/passages/pretrained_models.ipynb #5eb0663b
 Precision = Literal['fp32', 'fp16', 'bf16']

@@ -13,10 +13,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Passage, Record
 from .sentences import VERSION, sentences
-from .splitters import Segmenter, read_sizes
+from .segmenters import Segmenter, read_sizes
 from ..retrieval.encoders import Encoder
 
 # %% ../../nbs/passages/seos.ipynb #68afcdfc

@@ -17,10 +17,10 @@ from typing import Any, Self
 import numpy as np
 
 from ..core.records import Document, Passage
-from ..core.words import ENGLISH
+from ..core.text_analysis import ENGLISH
 from .sentences import VERSION, Span, sentences
 from .seos import count_words, depth_scores, smoothed, split_long, with_overlap
-from .splitters import Segmenter, read_sizes
+from .segmenters import Segmenter, read_sizes
 
 # %% ../../nbs/passages/texttiling.ipynb #2f3f97e4
 def _cosine(a: Counter, b: Counter) -> float:

@@ -14,13 +14,13 @@ from typing import Literal, Protocol, get_args
 
 import numpy as np
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Evidence, Hit, Passage, Record, in_order
-from ..core.secrets import short
-from .rerank import BM25Reranker, NoReranker, Reranker, sound_scores
-from .splitters import Segmenter
-from ..retrieval.fusion import RRF_K, Retriever, reciprocal_rank_fusion
-from ..retrieval.hsrdr import source_of
+from ..core.redaction import short
+from .rerankers import BM25Reranker, NoReranker, Reranker, sound_scores
+from .segmenters import Segmenter
+from ..retrieval.term_search import RRF_K, Retriever, reciprocal_rank_fusion
+from ..retrieval.dual_path import source_of
 from ..retrieval.vectors import PassageVectors
 
 # %% ../../nbs/passages/two_stage.ipynb #32290793

@@ -16,8 +16,8 @@ from math import comb, factorial
 import tantivy
 
 from ..core.records import Hit, Record, in_order
-from ..core.words import EXACT, folded
-from ..literature.lexicon import cancer_descriptors, is_short, number_forms, site_terms, spelled
+from ..core.text_analysis import EXACT, folded
+from ..literature.cancer_lexicon import cancer_descriptors, is_short, number_forms, site_terms, spelled
 from ..literature.library import Documents, damage
 from ..literature.mesh import Descriptor, MeshTree, natural
 from .pubmed_query import (EVERYTHING, FILTERS, QUERY_FIELDS, TYPES_UNDER, FindsNothing, Node, QueryError, QueryTerm, Tree,

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['TextKind', 'MINILM', 'MINILM_SHA256', 'ENCODERS', 'Encoder', 'minilm_folder', 'check_weights', 'batches',
            'prepare_encoder', 'rectangle', 'FastEncoder', 'EmbeddedEncoder', 'embedded_sha256',
-           'SentenceTransformerEncoder', 'encoder_name', 'encoder']
+           'SentenceTransformerEncoder', 'encoder_name', 'encoder', 'RememberingEncoder', 'CachedEncoder',
+           'write_known', 'KnownVectors']
 
 # %% ../../nbs/retrieval/encoders.ipynb #60d5b1f7
 import json
@@ -17,11 +18,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..core.basics import MissingExtra, require
+from ..core.errors import MissingExtra, require
 from ..core.progress import Progress, quiet
 from ..core.registry import Registry, Row, nearest
 from ..core.storage import cache_dir, sha256
-from .prepared import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision, fast_gelu,
+from .openvino_models import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision, fast_gelu,
                                      hushed, load_network, prepare, read_card, reason, shipped)
 
 # %% ../../nbs/retrieval/encoders.ipynb #75c6808b
@@ -277,3 +278,169 @@ def encoder_name(given: str | Path | None) -> str:
 def encoder(given: str | Path | None = None, progress: Progress = quiet) -> Encoder:
     "The encoder of a name or of a folder, loaded now. Raises `ModelError`."
     return ENCODERS.make(encoder_name(given), progress)
+
+# %% ../../nbs/retrieval/encoders.ipynb #eaeda059
+import hashlib
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ..core.errors import CpqaError
+from ..core.storage import cache_dir
+
+# %% ../../nbs/retrieval/encoders.ipynb #f9f14ab0
+def _keys(described: dict[str, Any], kind: TextKind, texts: Iterable[str]) -> list[bytes]:
+    start = hashlib.sha256(json.dumps([described, kind], sort_keys=True, default=str).encode())
+    keys = []
+    for text in texts:
+        key = start.copy()
+        key.update(text.encode('utf-8', 'surrogatepass'))
+        keys.append(key.digest())
+    return keys
+
+def _packed(key: bytes, vector: np.ndarray) -> bytes:
+    "The vector as float32 bytes, and four of checksum."
+    data = np.asarray(vector, dtype='<f4').tobytes()
+    return data + zlib.crc32(key + data).to_bytes(4, 'little')
+
+def _unpacked(key: bytes, blob: bytes, dim: int) -> np.ndarray | None:
+    "The vector, or None if it is not what was packed."
+    data, checksum = blob[:-4], blob[-4:]
+    if len(data) != 4 * dim or zlib.crc32(key + data).to_bytes(4, 'little') != checksum: return None
+    return np.frombuffer(data, dtype='<f4')
+
+# %% ../../nbs/retrieval/encoders.ipynb #546b3f44
+class RememberingEncoder:
+    "An `Encoder` that has each text of some `kinds` embedded once by another, and keeps its vector in memory."
+    def __init__(
+        self, encoder: Encoder,
+        kinds: Sequence[TextKind] = ('query', 'document'),   # which are kept
+        alone: bool = False,                             # is each new text embedded by itself?
+    ):
+        self.encoder, self.dim, self.kinds, self.alone = encoder, encoder.dim, tuple(kinds), alone
+        self.known: dict[bytes, np.ndarray] = {}
+
+    def describe(self) -> dict[str, Any]:
+        "The description of the encoder within: the vectors are the same."
+        return self.encoder.describe()
+
+    def recall(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
+        "The vectors of those keys that are known."
+        return {k: self.known[k] for k in keys if k in self.known}
+
+    def keep(self, made: dict[bytes, np.ndarray]):
+        "Remembers new vectors by their keys."
+        self.known |= made
+
+    def _made(self, texts: list[str], kind: TextKind) -> np.ndarray:
+        vectors = np.asarray(self.encoder.encode(texts, kind), dtype=np.float32)
+        if vectors.shape == (len(texts), self.dim): return vectors
+        raise CpqaError(f'the encoder gave an array of shape {vectors.shape} for {len(texts)} texts: expected ({len(texts)}, '
+                        f'{self.dim}); use another encoder')
+
+    def encode(self, texts: Sequence[str], kind: TextKind = 'document') -> np.ndarray:
+        "Vectors of shape (n, dim), float32, in the order of `texts`; each new text is encoded once."
+        if kind not in self.kinds or not len(texts): return self._made(list(texts), kind)
+        keys = _keys(self.describe(), kind, texts)
+        text_of = dict(zip(keys, texts))
+        found = self.recall(text_of)
+        if new := [k for k in text_of if k not in found]:
+            batches = [[text_of[k]] for k in new] if self.alone else [[text_of[k] for k in new]]
+            made = dict(zip(new, np.concatenate([self._made(batch, kind) for batch in batches])))
+            found |= made
+            self.keep(made)
+        return np.stack([found[k] for k in keys])
+
+# %% ../../nbs/retrieval/encoders.ipynb #5bd814e2
+_TABLE = 'CREATE TABLE IF NOT EXISTS vectors (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL)'
+
+class _Store:
+    "Blobs by key in an SQLite file, the newest `most`. `trouble` says why it could not be used, if so; it raises nothing."
+    def __init__(self, path: Path, most: int):
+        self.path, self.most, self.trouble = path, most, ''
+
+    def _use(self, work):
+        "What `work` makes of the open database, or None where that fails."
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self.path, timeout=2)) as db, db:
+                db.execute(_TABLE)
+                return work(db)
+        except (sqlite3.Error, OSError) as e:
+            self.trouble = f'{self.path.name}: {e}'
+            if isinstance(e, sqlite3.DatabaseError) and not isinstance(e, sqlite3.OperationalError): self._put_aside()
+
+    def _put_aside(self):
+        try:
+            os.replace(self.path, f'{self.path}.damaged')
+            Path(f'{self.path}-journal').unlink(missing_ok=True)
+        except OSError as e: self.trouble += f', and it cannot be put aside ({e})'
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        "The blobs of those keys that are there."
+        def work(db):
+            # SQLite takes so many values at once, and in some builds not many more
+            some = [keys[i:i + 500] for i in range(0, len(keys), 500)]
+            return {k: v for ks in some for k, v in db.execute(f'SELECT key, vector FROM vectors WHERE key IN ({",".join("?" * len(ks))})',
+                                                               ks)}
+        return self._use(work) or {}
+
+    def put(self, blobs: dict[bytes, bytes]):
+        "Keeps these, and lets go of the oldest beyond `most`."
+        def work(db):
+            db.executemany('INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)', blobs.items())
+            db.execute('DELETE FROM vectors WHERE id <= (SELECT max(id) FROM vectors) - ?', [self.most])
+        self._use(work)
+
+# %% ../../nbs/retrieval/encoders.ipynb #994343db
+class CachedEncoder(RememberingEncoder):
+    "An `Encoder` that keeps the vectors of another in a file; a file that cannot be used makes it slower, never wrong."
+    def __init__(
+        self, encoder: Encoder,
+        path: str | Path | None = None,                # None: in the cache folder
+        most: int = 100_000,                           # vectors kept, the newest
+        kinds: Sequence[TextKind] = ('document',),         # which are kept
+    ):
+        if most < 1: raise ValueError(f'most must be at least 1, got {most}')
+        super().__init__(encoder, kinds)
+        self._store = _Store(Path(path) if path else cache_dir() / 'vectors' / 'vectors-1.sqlite', most)
+
+    @property
+    def trouble(self) -> str:
+        "Why the file could not be used the last time that it could not; '' if it always could."
+        return self._store.trouble
+
+    def recall(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
+        "The vectors of those keys that are in the file, whole."
+        return {k: v for k, blob in self._store.get(list(keys)).items() if (v := _unpacked(k, blob, self.dim)) is not None}
+
+    def keep(self, made: dict[bytes, np.ndarray]):
+        "Writes new vectors to the file, but none that holds what is no number."
+        self._store.put({k: _packed(k, v) for k, v in list(made.items())[-self._store.most:] if np.isfinite(v).all()})
+
+# %% ../../nbs/retrieval/encoders.ipynb #24c92272
+def write_known(path: str | Path, encoder: Encoder, texts: Sequence[str]):
+    "Writes the vectors of documents' texts to an .npz file, in sixteen bits."
+    keys = _keys(encoder.describe(), 'document', texts)
+    np.savez_compressed(path, keys=np.frombuffer(b''.join(keys), dtype=np.uint8).reshape(-1, 32),
+                        vectors=encoder.encode(texts, 'document').astype(np.float16))
+
+class KnownVectors(RememberingEncoder):
+    """An `Encoder` that has the vectors of some documents' texts from a file, and makes all others; a file that cannot be used makes it
+    slower, never wrong."""
+    def __init__(self, encoder: Encoder, path: str | Path):
+        super().__init__(encoder)
+        try:
+            with np.load(path, allow_pickle=False) as file: keys, vectors = file['keys'], file['vectors'].astype(np.float32)
+            if vectors.shape == (len(keys), self.dim): self.known = {key.tobytes(): vector for key, vector in zip(keys, vectors)}
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile): pass
+
+    def keep(self, made: dict[bytes, np.ndarray]): "Nothing: what the file does not have is made each time."

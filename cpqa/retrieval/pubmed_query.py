@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Record
-from ..core.words import EXACT, folded
+from ..core.text_analysis import EXACT, folded
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #020cc0ab
 class QueryField(Record, frozen=True):

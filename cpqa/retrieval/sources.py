@@ -15,16 +15,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Fetched, Hit, Record
 from ..core.registry import Registry, Row
-from ..core.secrets import short
+from ..core.redaction import short
 from ..literature.library import Library
-from .bm25 import TermRetriever
+from .term_search import TermRetriever
 from .boolean import BooleanIndex
 from .encoders import Encoder
-from .hsrdr import Fetch, Shelf, bounds, why_not
-from .ladder import Result
+from .dual_path import Fetch, Shelf, bounds, why_not
+from .query_ladder import Result
 from .vectors import DenseRetriever, PassageVectors, Split, Vectors
 
 # %% ../../nbs/retrieval/sources.ipynb #d03d4fa2
@@ -184,7 +184,7 @@ class PubMedSource(LiveSource):
     def alive(self) -> bool: return self.means.entrez.alive(PATIENCE)
 
     def told(self, n: int) -> str:
-        from cpqa.literature.entrez_client import NCBI
+        from cpqa.literature.entrez import NCBI
         where = 'PubMed' if self.means.entrez.url == NCBI else f'E-utilities at {self.means.entrez.host}'
         return f'{where} and {self.means.place}, {n:,} documents read'
 

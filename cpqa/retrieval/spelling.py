@@ -14,11 +14,11 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Record
-from ..core.secrets import short
-from ..literature.demo import demo_notes
-from ..literature.lexicon import Lexicon, number_forms, spelled, words
+from ..core.redaction import short
+from ..literature.demo_notes import demo_notes
+from ..literature.cancer_lexicon import Lexicon, number_forms, spelled, words
 
 # %% ../../nbs/retrieval/spelling.ipynb #28105bd4
 _PLAIN = re.compile('[a-z]+')

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.basics import CpqaError, require
+from ..core.errors import CpqaError, require
 from ..core.progress import Progress
 from ..core.records import Document, Hit, Passage, in_order
 from ..literature.library import Documents, Library, LibraryError

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.progress import Progress, shown_progress
 from ..display import plain
 

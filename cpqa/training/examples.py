@@ -21,18 +21,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Passage, Record
-from ..core.toy import TOY
-from ..core.words import folded
+from ..testing.toy_corpus import TOY
+from ..core.text_analysis import folded
 from ..evaluation.collections import UNFIT, Collection, Question, json_lines, read_collection, read_marked, why
 from ..evaluation.datasets import load
 from ..evaluation.metrics import covers
 from ..evaluation.pairs import Pair, snippet_pairs
 from ..evaluation.passages import part_of
 from ..passages.cross_encoders import clean_text, pair_text
-from ..passages.rerank import BM25Reranker
-from ..passages.splitters import Segmenter, SentenceSplitter
+from ..passages.rerankers import BM25Reranker
+from ..passages.segmenters import Segmenter, SentenceSplitter
 from ..retrieval.vectors import embedded_text
 
 # %% ../../nbs/training/examples.ipynb #79d220f3

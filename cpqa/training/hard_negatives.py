@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from ..core.basics import CpqaError
+from ..core.errors import CpqaError
 from ..core.records import Document, Hit, Passage, Record
 from ..literature.library import Documents, Progress, quiet
-from ..passages.rerank import Reranker
-from ..retrieval.fusion import RRF_K, Retriever, reciprocal_rank_fusion
+from ..passages.rerankers import Reranker
+from ..retrieval.term_search import RRF_K, Retriever, reciprocal_rank_fusion
 from ..retrieval.vectors import embedded_text
 from .examples import Group, Reads, plain_words
 from .held_out import Reserved

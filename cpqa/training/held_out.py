@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.records import Document, Record
-from ..core.words import EXACT
+from ..core.text_analysis import EXACT
 from ..evaluation.cmmqa import SETS
 from ..evaluation.collections import QuestionsError, read_collection, read_marked
 from ..evaluation.datasets import dataset, find, load

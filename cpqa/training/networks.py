@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.basics import require
+from ..core.errors import require
 from ..core.progress import Progress, quiet
 from ..passages.cross_encoders import INPUTS, Pair, encode_pairs, feed, padded
 from ..passages.pretrained_models import demand_model, identity
 from ..retrieval.encoders import TextKind, minilm_folder
-from ..retrieval.prepared import ModelError, hushed, reason
+from ..retrieval.openvino_models import ModelError, hushed, reason
 from .examples import Group
 from .hard_negatives import Row, TrainingError, plan
 from .training_run import FitSettings, Task, Trained, by_length, dev_figures, loading, run, seeded, with_lora

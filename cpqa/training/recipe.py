@@ -34,10 +34,10 @@ from ..libraries import build_index
 from ..literature.library import Library, LibraryError
 from ..passages.cross_encoders import prepare_cross_encoder
 from ..passages.pretrained_models import identity
-from ..retrieval.bm25 import TermRetriever
-from ..retrieval.cached_encoder import CachedEncoder
+from ..retrieval.term_search import TermRetriever
+from ..retrieval.encoders import CachedEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, prepare_encoder
-from ..retrieval.prepared import CARD, About, DataUsed, FastPrecision, Measured, ModelCard, ModelError, read_card, write_card
+from ..retrieval.openvino_models import CARD, About, DataUsed, FastPrecision, Measured, ModelCard, ModelError, read_card, write_card
 from ..retrieval.vectors import DenseRetriever, Vectors, embedded_text
 from .examples import ExamplesError, Group, pair_read
 from .hard_negatives import TrainingError, mine

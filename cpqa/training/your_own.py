@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from ..core.basics import require
+from ..core.errors import require
 from ..core.progress import Progress, quiet
 from ..core.records import Record
 from ..core.storage import sha256
-from ..core.words import folded
+from ..core.text_analysis import folded
 from ..evaluation.statistics import bootstrap
 from ..passages.cross_encoders import FastCrossEncoder
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, SentenceTransformerEncoder
-from ..retrieval.prepared import About, DataUsed, Measured, shipped
+from ..retrieval.openvino_models import About, DataUsed, Measured, shipped
 from .examples import ExamplesError, Group, own_groups, plain_words
 from .hard_negatives import TrainingError, mine, text_scores
 from .held_out import Reserved, without_leaks
