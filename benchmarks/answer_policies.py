@@ -10,7 +10,7 @@ from collections import Counter
 
 from common import DATA, save
 
-from cpqa.evaluation.cmmqa import SETS, cmmqa
+from cpqa.evaluation.datasets import SETS, cmmqa
 from cpqa.evaluation.datasets import load
 from cpqa.evaluation.parsing import POLICIES
 from cpqa.evaluation.statistics import holm, mcnemar_counts

@@ -25,7 +25,7 @@ from itertools import product
 import numpy as np
 from common import DATA, ROOT, save
 
-from cpqa.evaluation.cmmqa import FIELDS, PAPER_SIZES, SETS, admit, sizes
+from cpqa.evaluation.datasets import FIELDS, PAPER_SIZES, SETS, admit, sizes
 from cpqa.evaluation.datasets import load
 from cpqa.literature.cancer_lexicon import Lexicon
 

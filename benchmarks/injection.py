@@ -25,7 +25,7 @@ from common import DATA, quantiles, save
 
 from cpqa.answering.citations import commands
 from cpqa.answering.model_reader import LLMReader
-from cpqa.answering.quotes import Found, find_quote
+from cpqa.answering.citations import Found, find_quote
 from cpqa.answering.support import Support
 from cpqa.core.records import Document
 from cpqa.evaluation.injection import ENDS, SCENES, ObedientLLM, asked, attack, poisons, table

@@ -123,7 +123,7 @@ def _passages(data: str, segmenter: str, retriever: str, reranker: str | None, e
              option('--seed', 'draw', type=seed, default=0, metavar='N',
                     help='of the policy random and of the intervals (default 0)'), _JSON)
 def _answers(recorded: str, name: str, data: str, policy: Any, against: str | None, only: str | None, draw: int, report: str | None):
-    from cpqa.evaluation.cmmqa import read_cmmqa
+    from cpqa.evaluation.datasets import read_cmmqa
     from cpqa.evaluation.datasets import dataset
     from cpqa.evaluation.tasks import evaluate_answers
     _check_place(report)
@@ -157,7 +157,7 @@ def _download(name: str, to: str | None):
               option('--plain', is_flag=True, help="the paper's plain rule, without the traps"), stopped='the file of --out is as it was')
 def _cmmqa(source: str, out: str, fields: str, sets: str, plain: bool):
     from cpqa.display import plain as printable
-    from cpqa.evaluation.cmmqa import canonical, sizes, write_cmmqa
+    from cpqa.evaluation.datasets import canonical, sizes, write_cmmqa
     chosen = canonical(sets.split(','))
     where: Any = tuple(f.strip() for f in fields.split(','))
     admitted, faults = write_cmmqa(source, out, chosen, where, traps=not plain)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.answering.citations import FAULTS, WITHHELD, check_draft, commands, fault, fault_group, unsafe
-from cpqa.answering.quotes import LEAST, find_quote
+from cpqa.answering.citations import LEAST, find_quote
 from cpqa.answering.replies import Draft, DraftClaim
 from cpqa.core.records import Document
 from cpqa.testing.toy_corpus import TOY

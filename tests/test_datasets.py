@@ -1,4 +1,4 @@
-"""What the cells of evaluation/readers, datasets and collections cannot show: the publishers' files, broken files, random ones, and broken connections."""
+"""What the cells of evaluation/question_files, datasets and collections cannot show: the publishers' files, broken files, random ones, and broken connections."""
 import csv
 import gzip
 import hashlib
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from cpqa.core.errors import CpqaError
 from cpqa.evaluation.collections import FINDINGS, QuestionsError, json_lines, read_bytes, read_collection, read_marked, read_qrels
 from cpqa.evaluation.datasets import DATASETS, align, dataset, download, find, load
-from cpqa.evaluation.readers import csv_rows, read_mmlu, whole_json
+from cpqa.evaluation.question_files import csv_rows, read_mmlu, whole_json
 
 # ---- the files as their publishers give them
 

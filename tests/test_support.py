@@ -7,7 +7,7 @@ from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.answering.comparisons import comparison
+from cpqa.answering.trial_comparisons import comparison
 from cpqa.answering.figures import figures, misfits
 from cpqa.answering.support import ClaimSupport, SupportError, shipped_weights
 from cpqa.answering.quote_features import told

@@ -3,8 +3,8 @@ import pytest
 
 from conftest import cases
 
-from cpqa.answering.trial_arms import arms, side
-from cpqa.answering.comparisons import comparison
+from cpqa.answering.trial_comparisons import arms, side
+from cpqa.answering.trial_comparisons import comparison
 from cpqa.answering.polarity import polarity
 from cpqa.answering.quote_features import told
 

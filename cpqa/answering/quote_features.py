@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .trial_arms import initials_of, Arms, arms, side
-from .comparisons import OTHER_AXES, THAN, WORD_PATTERN, EVEN, SAYS, Comparison, stem_places, stems_of, comparison
-from .differences import sentence_spans, ps_say, words_say
+from .trial_comparisons import initials_of, Arms, arms, side
+from .trial_comparisons import OTHER_AXES, THAN, WORD_PATTERN, EVEN, SAYS, Comparison, stem_places, stems_of, comparison
+from .trial_comparisons import sentence_spans, ps_say, words_say
 from .figures import Figure, figures
 from .polarity import Claim, opposed, polarity
 

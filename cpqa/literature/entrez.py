@@ -10,14 +10,29 @@ __all__ = ['NCBI', 'DAY', 'EXPIRY', 'MOST_IDS', 'is_theirs', 'is_temporary', 'Se
            'Entrez']
 
 # %% ../../nbs/literature/entrez.ipynb #1c7af25d
+import json
+import os
 import re
-from collections.abc import Iterable
+import tempfile
+from calendar import monthrange
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 from lxml import etree
 
-from ..core.records import Record
-from ..core.redaction import short
-from .polite_http import Trouble, xml_root
+from ..core.errors import CpqaError
+from ..core.records import Document, Fetched, Record
+from ..core.redaction import short, without_keys
+from ..core.retries import Patience
+from ..core.storage import cache_dir
+from .pmc import read_jats
+from .polite_http import Cache, Rate, Recording, Trouble, Web, WebError, at_most, is_local, xml_root
+from .pubmed import ReadError, Skipped, read_pubmed
 
 # %% ../../nbs/literature/entrez.ipynb #5927af00
 _OURS = re.compile(r"cannot be larger|can only retrieve|not known|too old", re.I)
@@ -170,24 +185,6 @@ def article_set(articles: Iterable[bytes], db: str = 'pubmed') -> bytes:
     "Records put together again, as one answer of efetch."
     name = _SETS[db][0]
     return f'<{name}>'.encode() + b''.join(articles) + f'</{name}>'.encode()
-
-# %% ../../nbs/literature/entrez.ipynb #6617f595
-import json
-import os
-import re
-from calendar import monthrange
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from datetime import date
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
-
-from ..core.errors import CpqaError
-from ..core.retries import Patience
-from ..core.redaction import without_keys
-from ..core.storage import cache_dir
-from .polite_http import Cache, Rate, Recording, Trouble, Web, WebError, is_local
 
 # %% ../../nbs/literature/entrez.ipynb #cd4a7849
 NCBI = 'https://eutils.ncbi.nlm.nih.gov/entrez/eutils/'
@@ -348,22 +345,6 @@ class Asking(Client):
         except Trouble as t:
             raise EntrezError(f'the recording {self.replay.path.name} holds a bad answer to {request["verb"]}: {t.why}: '
                               'record it again') from t
-
-# %% ../../nbs/literature/entrez.ipynb #52342502
-import json
-import re
-import tempfile
-from calendar import monthrange
-from collections.abc import Iterable, Iterator
-from datetime import date
-from itertools import islice
-from pathlib import Path
-
-from ..core.errors import CpqaError
-from ..core.records import Document, Fetched
-from .pmc import read_jats
-from .polite_http import Trouble, at_most
-from .pubmed import ReadError, Skipped, read_pubmed
 
 # %% ../../nbs/literature/entrez.ipynb #274e9942
 def _some(ids: Iterable[str], what: str = 'record') -> str: return f'{(n := len(tuple(ids)))} {what}{"s" * (n != 1)}'

@@ -9,16 +9,26 @@ __all__ = ['ENTREZ_FAULTS', 'LARGEST', 'spoil', 'Fault', 'MisbehaviourError', 'M
 # %% ../../nbs/local_ncbi/entrez_server.ipynb #2509e947
 import random
 import re
+import signal
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
-from threading import Lock
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingTCPServer
+from threading import BoundedSemaphore, Event, Lock, Thread, current_thread, main_thread
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
 
 from lxml import etree
 
 from ..core.errors import CpqaError
 from ..core.records import Record
-from .entrez_replies import JSON, Reply, failure, reply
+from ..literature.library import Library
+from .entrez_local import LocalEntrez, respond, verb_of
+from .entrez_replies import JSON, TEXT, Reply, failure, reply
 
 # %% ../../nbs/local_ncbi/entrez_server.ipynb #ccd49879
 _BUSY = b'{"error":"API rate limit exceeded","api-key":"127.0.0.1","count":"4","limit":"3"}'
@@ -140,24 +150,6 @@ class Misbehaviour:
                 if f.kind == 'slow': seconds += f.seconds
                 else: kind = f.kind
         return seconds, kind
-
-# %% ../../nbs/local_ncbi/entrez_server.ipynb #48c1ca0b
-import signal
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
-from pathlib import Path
-from socketserver import ThreadingTCPServer
-from threading import BoundedSemaphore, Event, Lock, Thread, current_thread, main_thread
-from typing import Self
-from urllib.parse import parse_qs, urlsplit
-
-from ..core.errors import CpqaError
-from ..literature.library import Library
-from .entrez_replies import TEXT, Reply, reply
-from .entrez_local import LocalEntrez, respond, verb_of
 
 # %% ../../nbs/local_ncbi/entrez_server.ipynb #426d3be9
 LARGEST = 1_000_000    # bytes of a request's body

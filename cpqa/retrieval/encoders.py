@@ -9,21 +9,27 @@ __all__ = ['TextKind', 'MINILM', 'MINILM_SHA256', 'ENCODERS', 'Encoder', 'minilm
            'write_known', 'KnownVectors']
 
 # %% ../../nbs/retrieval/encoders.ipynb #60d5b1f7
+import hashlib
 import json
+import os
 import shutil
-from collections.abc import Iterator, Sequence
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 
-from ..core.errors import MissingExtra, require
+from ..core.errors import CpqaError, MissingExtra, require
 from ..core.progress import Progress, quiet
 from ..core.registry import Registry, Row, nearest
 from ..core.storage import cache_dir, sha256
-from .openvino_models import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision, fast_gelu,
-                                     hushed, load_network, prepare, read_card, reason, shipped)
+from .openvino_models import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision,
+                                            fast_gelu, hushed, load_network, prepare, read_card, reason, shipped)
 
 # %% ../../nbs/retrieval/encoders.ipynb #75c6808b
 TextKind = Literal['query', 'document']
@@ -278,23 +284,6 @@ def encoder_name(given: str | Path | None) -> str:
 def encoder(given: str | Path | None = None, progress: Progress = quiet) -> Encoder:
     "The encoder of a name or of a folder, loaded now. Raises `ModelError`."
     return ENCODERS.make(encoder_name(given), progress)
-
-# %% ../../nbs/retrieval/encoders.ipynb #eaeda059
-import hashlib
-import json
-import os
-import sqlite3
-import zlib
-from collections.abc import Iterable, Sequence
-from contextlib import closing
-from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
-
-import numpy as np
-
-from ..core.errors import CpqaError
-from ..core.storage import cache_dir
 
 # %% ../../nbs/retrieval/encoders.ipynb #f9f14ab0
 def _keys(described: dict[str, Any], kind: TextKind, texts: Iterable[str]) -> list[bytes]:

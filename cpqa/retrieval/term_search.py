@@ -6,7 +6,8 @@
 __all__ = ['RRF_K', 'Search', 'TermRetriever', 'reciprocal_rank_fusion', 'falling', 'fuse', 'Retriever']
 
 # %% ../../nbs/retrieval/term_search.ipynb #f2500ad4
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import tantivy
 
@@ -38,12 +39,6 @@ class TermRetriever:
             if len(hits) < n or hits[-1][0] < hits[k - 1][0]: break
             n *= 2
         return [Hit(searcher.doc(address)['id'][0], score) for score, address in hits if len(hits) <= k or score >= hits[k - 1][0]]
-
-# %% ../../nbs/retrieval/term_search.ipynb #9275de59
-from collections.abc import Callable, Sequence
-from typing import Protocol
-
-from ..core.records import Hit
 
 # %% ../../nbs/retrieval/term_search.ipynb #543ed4d7
 def reciprocal_rank_fusion(

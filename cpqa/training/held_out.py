@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.records import Document, Record
 from ..core.text_analysis import EXACT
-from ..evaluation.cmmqa import SETS
+from ..evaluation.datasets import SETS
 from ..evaluation.collections import QuestionsError, read_collection, read_marked
 from ..evaluation.datasets import dataset, find, load
 from ..evaluation.pairs import snippet_pairs
