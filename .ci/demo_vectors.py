@@ -1,4 +1,5 @@
-"""Writes cpqa/data/demo_vectors.npz: the demo notes' passages as vectors of the encoder that comes with cpqa, so that the first question need not make them."""
+"""Writes cpqa/data/demo_vectors.npz: the demo notes' passages as vectors of the encoder that comes with cpqa, so that the first question
+need not make them."""
 from cpqa.libraries import DEMO_VECTORS
 from cpqa.literature.demo_notes import demo_notes
 from cpqa.passages.segmenters import SentenceSplitter

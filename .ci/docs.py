@@ -141,7 +141,8 @@ def finish(name: str, own_site: str):
     nb['cells'] = in_source_order(nb['cells'], module)
     for cell in nb['cells']:
         source, shown = ''.join(cell['source']), shown_name(cell, module)
-        if cell['cell_type'] == 'raw': cell['source'] = re.sub(r'^output-file:.*\n', '', source, flags=re.M)   # always the notebook's name here
+        # always the notebook's name here
+        if cell['cell_type'] == 'raw': cell['source'] = re.sub(r'^output-file:.*\n', '', source, flags=re.M)
         if cell['cell_type'] == 'markdown': cell['source'] = local_links(source, own_site)
         for data in (o['data'] for o in cell.get('outputs', ()) if 'text/markdown' in o.get('data', {})):
             text = ''.join(data['text/markdown']).replace(f'{ROOT}/', '')   # of a default value; it says nothing to others
@@ -158,7 +159,8 @@ def main() -> int:
     shutil.copyfile(ROOT / '_quarto.yml', PROC / '_quarto.yml')
     for name in notebooks(PROC): finish(name, f'{cfg.doc_host}{cfg.doc_baseurl}')
     quarto = shutil.which('quarto')
-    tool = [quarto, 'render', str(PROC), '--no-execute'] if quarto else [sys.executable, '-m', 'smalldocs.cli', 'render', '--strict', str(PROC)]
+    tool = [quarto, 'render', str(PROC), '--no-execute'] if quarto else [sys.executable, '-m', 'smalldocs.cli', 'render', '--strict',
+        str(PROC)]
     built = subprocess.run(tool, cwd=ROOT)
     if (PROC / DOCS.name / 'index.html').exists():
         shutil.rmtree(DOCS, ignore_errors=True)

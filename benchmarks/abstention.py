@@ -58,18 +58,30 @@ RERANKERS, NEAR, AIM, FOLDS, RIDGE = ('default', 'cosine', 'bm25'), 0.5, 0.90, 5
 WITH, OUT, FAR = 'with gold', 'gold out', 'near out'
 LABELS = ROOT / 'benchmarks' / 'labels' / 'abstention.tsv'
 ROUNDS = {'rounds 7 to 9': (7, 8, 9), 'round 10': (10,)}
-MADE_UP = ('What is the mechanism of action of zelvorafinib?', 'Is trudaxomab effective in ulcerative colitis?', 'Which receptor does olivastine block?', 'What are the side effects of brenducilast?',
-           'Which gene is mutated in Harnquist-Oberley syndrome?', 'Is pelmorexin approved for narcolepsy?', 'What is the role of the QZXR4 gene in heart failure?', 'Does ferrocandin improve survival in sepsis?',
-           'What is the target of the antibody nuvirelimab?', 'Which enzyme is inhibited by cardoxetine?', 'List drugs that interact with valtrenazole.', 'Is the Kessvik score used in stroke?',
-           'What is the function of the protein TRNQ77?', 'Does Lortimer disease run in families?', 'What is measured by the Bexhill-Amory test?', 'Can mivastanol cause liver injury?',
-           'Which tumours express the antigen KLV-19?', 'Is dorsiplatin better than cisplatin in lung cancer?', 'What causes Penhallow anaemia?', 'Which vaccine is sold as Immurexa?')
-NOTED = ('Is tisagenlecleucel effective for B-cell lymphoma?', 'Can radiation for childhood leukaemia lead to a meningioma later?', 'Which drug was approved for bile duct cancer with FGFR2 changes?',
-         'Does a head CT raise the risk of a brain tumour?', 'What is pexidartinib approved for?', 'Do older people with cancer fall more often?', 'Does selinexor help in multiple myeloma that came back?',
-         'What is niraparib used for in ovarian cancer?', 'Can sunitinib cause a collapsed lung?', 'Do mutations of the hepatitis B virus matter for liver cancer?', 'Is cabozantinib effective in advanced liver cancer?',
-         'Does gilteritinib work in acute myeloid leukaemia?', 'Who should have radiofrequency ablation for a Barrett oesophagus?', 'How good is keyhole surgery for bowel cancer after five years?', 'What are the side effects of icotinib?')
-NOT_NOTED = ('Does metformin lower blood sugar in type 2 diabetes?', 'Which inhaler is best for asthma?', 'Does vitamin D prevent fractures?', 'Do triptans help against migraine?', 'Is lithium effective for bipolar disorder?',
-             'Does sacubitril help in heart failure?', 'How is a Wilms tumour treated?', 'How is neuroblastoma treated in infants?', 'Does mirvetuximab help in ovarian cancer?', 'How long does whooping cough last?',
-             'Which antibiotic treats Lyme disease?', 'Can gout be prevented by allopurinol?', 'What causes cystic fibrosis?', 'Does psoriasis respond to light therapy?', 'How is glaucoma diagnosed?')
+MADE_UP = ('What is the mechanism of action of zelvorafinib?', 'Is trudaxomab effective in ulcerative colitis?',
+           'Which receptor does olivastine block?', 'What are the side effects of brenducilast?',
+           'Which gene is mutated in Harnquist-Oberley syndrome?', 'Is pelmorexin approved for narcolepsy?',
+           'What is the role of the QZXR4 gene in heart failure?', 'Does ferrocandin improve survival in sepsis?',
+           'What is the target of the antibody nuvirelimab?', 'Which enzyme is inhibited by cardoxetine?',
+           'List drugs that interact with valtrenazole.', 'Is the Kessvik score used in stroke?',
+           'What is the function of the protein TRNQ77?', 'Does Lortimer disease run in families?',
+           'What is measured by the Bexhill-Amory test?', 'Can mivastanol cause liver injury?',
+           'Which tumours express the antigen KLV-19?', 'Is dorsiplatin better than cisplatin in lung cancer?',
+           'What causes Penhallow anaemia?', 'Which vaccine is sold as Immurexa?')
+NOTED = ('Is tisagenlecleucel effective for B-cell lymphoma?', 'Can radiation for childhood leukaemia lead to a meningioma later?',
+         'Which drug was approved for bile duct cancer with FGFR2 changes?',
+         'Does a head CT raise the risk of a brain tumour?', 'What is pexidartinib approved for?',
+         'Do older people with cancer fall more often?', 'Does selinexor help in multiple myeloma that came back?',
+         'What is niraparib used for in ovarian cancer?', 'Can sunitinib cause a collapsed lung?',
+         'Do mutations of the hepatitis B virus matter for liver cancer?', 'Is cabozantinib effective in advanced liver cancer?',
+         'Does gilteritinib work in acute myeloid leukaemia?', 'Who should have radiofrequency ablation for a Barrett oesophagus?',
+         'How good is keyhole surgery for bowel cancer after five years?', 'What are the side effects of icotinib?')
+NOT_NOTED = ('Does metformin lower blood sugar in type 2 diabetes?', 'Which inhaler is best for asthma?',
+             'Does vitamin D prevent fractures?', 'Do triptans help against migraine?', 'Is lithium effective for bipolar disorder?',
+             'Does sacubitril help in heart failure?', 'How is a Wilms tumour treated?', 'How is neuroblastoma treated in infants?',
+             'Does mirvetuximab help in ovarian cancer?', 'How long does whooping cough last?',
+             'Which antibiotic treats Lyme disease?', 'Can gout be prevented by allopurinol?', 'What causes cystic fibrosis?',
+             'Does psoriasis respond to light therapy?', 'How is glaucoma diagnosed?')
 
 
 class Default(Kept):
@@ -99,7 +111,9 @@ class Reading:
     def __init__(self, folder: str):
         first = CancerQA(folder, Finding(reranker='bm25'))
         library, encoder = first.library, first.encoder
-        self.first, self.qas = first, {name: CancerQA(library, Finding(encoder, reranker=Default() if name == 'default' else name)) for name in RERANKERS}
+        self.first, self.qas = first, {
+            name: CancerQA(library, Finding(encoder, reranker=Default() if name == 'default' else name)) for name in RERANKERS
+        }
         weights = self.qas['default']._reranker.model.card.sha256['model.bin'][:12]
         self.path, self.known = cache_dir() / 'abstention' / f'{library.folder.name}-{weights}.jsonl', {}
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,13 +142,15 @@ class Reading:
             qa.__dict__.setdefault('vectors', self.first.vectors)
             chosen = qa.two_stage(self.first.vectors).choose(text, vector, found.documents, qa.finding.passages, route)
             assert chosen.stopped == 'all' and not chosen.notes
-            out[name] = [[e.passage.doc_id, e.passage.start, e.passage.end, round(e.score, 5), e.probability, e.route] for e in chosen.evidence]
+            out[name] = [[e.passage.doc_id, e.passage.start, e.passage.end, round(e.score, 5), e.probability,
+                          e.route] for e in chosen.evidence]
         self.known[id, variant] = out
         with open(self.path, 'a', encoding='utf-8') as f: f.write(json.dumps({'id': id, 'variant': variant, 'read': out}) + '\n')
 
     def evidence(self, id: str, variant: str, reranker: str) -> list[Evidence]:
         documents = self.first.library
-        return [Evidence(Passage.of(documents.get(d), start, end), score, route, probability=p) for d, start, end, score, p, route in self.known[id, variant][reranker]]
+        return [Evidence(Passage.of(documents.get(d), start, end), score, route, probability=p) for d, start, end, score, p,
+                route in self.known[id, variant][reranker]]
 
 
 def asked(questions: list[dict], n: int | None) -> list[dict]:
@@ -145,7 +161,8 @@ def asked(questions: list[dict], n: int | None) -> list[dict]:
 
 
 def marked(pairs, known) -> tuple[dict[str, dict], dict]:
-    "Question -> document -> the spans that experts marked in it, none where it counts whole; from the judgements and the snippets, which differ for a few questions."
+    """Question -> document -> the spans that experts marked in it, none where it counts whole; from the judgements and the snippets,
+    which differ for a few questions."""
     spans, places = gold_spans(pairs, known)
     return {q: {**{d: () for d in found}, **spans.get(q, {})} for q, found in relevant().items()}, places
 
@@ -165,11 +182,14 @@ class Table:
     def __init__(self, reading: Reading, questions: list[dict], gold: dict[str, dict]):
         have = [(q, v) for q in questions for v in (WITH, OUT, FAR) if (q['_id'], v) in reading.known]
         self.questions, self.variant = [q for q, _ in have], np.array([v for _, v in have])
-        self.ids, self.round = np.array([q['_id'] for q in self.questions]), np.array([int(q['batch'].split('B')[0]) for q in self.questions])
+        self.ids, self.round = np.array([q['_id'] for q in self.questions]), np.array(
+            [int(q['batch'].split('B')[0]) for q in self.questions])
         self.fit, self.test = Parts(self.questions, halves=True).fit, Parts(self.questions, halves=True).test
         self.read = {name: [reading.evidence(q['_id'], v, name) for q, v in have] for name in RERANKERS}
-        self.x = {name: np.array([list(evidence_features(q['text'], e).values()) for (q, _), e in zip(have, found)]) for name, found in self.read.items()}
-        self.y = {name: np.array([any(holds(p.passage, gold[q['_id']]) for p in e) for (q, _), e in zip(have, found)]) for name, found in self.read.items()}
+        self.x = {name: np.array([list(evidence_features(q['text'], e).values()) for (q, _), e in zip(have, found)]) for name,
+                  found in self.read.items()}
+        self.y = {name: np.array([any(holds(p.passage, gold[q['_id']]) for p in e) for (q, _), e in zip(have, found)]) for name,
+                  found in self.read.items()}
         self.twins = np.isin(self.variant, (WITH, OUT))
 
 
@@ -227,20 +247,23 @@ def worth(p, y, variant, of) -> dict:
     low = {name: float(np.quantile(p[variant == WITH], 1 - wanted)) for name, wanted in (('answering 90 %', .90), ('answering 95 %', .95))}
     low['abstaining on 80 %'] = float(np.quantile(p[variant == OUT], .80, method='higher'))
     calibrated = {m: round(v, 4) for m, v in calibration_values(p, y).items()} if p.max() <= 1 and p.min() >= 0 else None
-    return {'n': len(y), 'AUROC': auroc(p, y, of), 'calibration': calibrated, 'thresholds': {name: at(p, variant, t) for name, t in low.items()}}
+    return {'n': len(y), 'AUROC': auroc(p, y, of), 'calibration': calibrated,
+            'thresholds': {name: at(p, variant, t) for name, t in low.items()}}
 
 
 def curve(p, y, points: int = 60) -> dict:
     "The risk-coverage curve, thinned."
     coverage, risk = risk_coverage(y, p)
     keep = np.unique(np.linspace(0, len(coverage) - 1, points).round().astype(int))
-    return {'coverage': coverage[keep].round(4).tolist(), 'risk': risk[keep].round(4).tolist(), 'AURC': round(aurc(y, p), 4), 'least possible': round(ideal_aurc(y), 4)}
+    return {'coverage': coverage[keep].round(4).tolist(), 'risk': risk[keep].round(4).tolist(), 'AURC': round(aurc(y, p), 4),
+            'least possible': round(ideal_aurc(y), 4)}
 
 
 def trade(p, variant, points: int = 41) -> list[dict]:
     "For thresholds from 0 to 1: how many with gold are answered, and how many with gold out, and near out, are not."
     names = [(name, v) for name, v in (('answered', WITH), ('abstained', OUT), ('abstained, near out', FAR)) if (variant == v).any()]
-    return [{'below': round(float(t), 3), **{name: round(float((p[variant == v] >= t).mean() if v == WITH else (p[variant == v] < t).mean()), 4) for name, v in names}}
+    return [{'below': round(float(t), 3),
+             **{name: round(float((p[variant == v] >= t).mean() if v == WITH else (p[variant == v] < t).mean()), 4) for name, v in names}}
             for t in np.linspace(0, 1, points)]
 
 
@@ -267,18 +290,25 @@ def noise(table: Table, reading: Reading, gold: dict[str, dict], p: np.ndarray) 
     "How often a reading without the marked documents answers all the same."
     ten, out = table.round == 10, {}
     answers = exact_answers(set(table.ids[ten]))
-    said = lambda i: any(f' {a} ' in f' {folded(" ".join(f"{e.passage.title} {e.passage.text}" for e in table.read["default"][i]))} ' for a in answers[table.ids[i]])
-    out['exact answer stands in the passages read'] = {v: share([said(i) for i in np.flatnonzero(ten & (table.variant == v)) if table.ids[i] in answers]) for v in (WITH, OUT, FAR)}
+    said = lambda i: any(f' {a} ' in f' {folded(" ".join(f"{e.passage.title} {e.passage.text}" for e in table.read["default"][i]))} '
+                         for a in answers[table.ids[i]])
+    out['exact answer stands in the passages read'] = {
+        v: share([said(i) for i in np.flatnonzero(ten & (table.variant == v)) if table.ids[i] in answers]) for v in (WITH, OUT, FAR)}
     documents, near = reading.first.library, []
     for i in np.flatnonzero(ten & (table.variant == OUT)):
         theirs = [r for d in gold[table.ids[i]] if (found := documents.get(d)) and (r := runs_of(found.text))]
-        near.append(any(len(r & g) >= .5 * min(len(r), len(g)) for e in table.read['default'][i] if (r := runs_of(e.passage.text)) for g in theirs))
+        near.append(any(len(r & g) >= .5 * min(len(r),
+                                               len(g)) for e in table.read['default'][i] if (r := runs_of(e.passage.text)) for g in theirs))
     out['gold out, half of the five-word runs of a passage read stand in a marked document'] = share(near)
     with open(LABELS, encoding='utf-8') as f: label = {row['id']: row['answered'] == 'yes' for row in csv.DictReader(f, delimiter='\t')}
     rows = [i for i in np.flatnonzero(table.variant == OUT) if table.ids[i] in label]
     really, low = np.array([label[table.ids[i]] for i in rows]), np.array([p[i] < ABSTAIN_BELOW for i in rows])
-    out['read one by one, gold out'] = {'answered by other documents': share(really), 'abstained where they do not answer': share(low[~really]), 'abstained where they do': share(low[really]),
-                                          'mean confidence where they do not': round(float(np.mean([p[i] for i, r in zip(rows, really) if not r])), 4), 'where they do': round(float(np.mean([p[i] for i, r in zip(rows, really) if r])), 4)}
+    out['read one by one, gold out'] = {'answered by other documents': share(really),
+                                        'abstained where they do not answer': share(low[~really]),
+                                        'abstained where they do': share(low[really]),
+                                          'mean confidence where they do not': round(
+                                              float(np.mean([p[i] for i, r in zip(rows, really) if not r])), 4),
+                                              'where they do': round(float(np.mean([p[i] for i, r in zip(rows, really) if r])), 4)}
     return out
 
 
@@ -312,9 +342,12 @@ def main():
     if not a.have: collect(reading, questions, gold)
     if a.collect: return
     t, rows, models, chosen = Table(reading, questions, gold), [], [], {}
-    result = {'data': 'bioasq_beir', 'documents': len(reading.first.library), 'passages_read': reading.first.finding.passages, 'near': NEAR, 'aim': AIM, 'abstain_below': ABSTAIN_BELOW, 'features': FEATURES,
-              'readings': {where: {v: int((np.isin(t.round, r) & (t.variant == v)).sum()) for v in (WITH, OUT, FAR)} for where, r in ROUNDS.items()},
-              'with_gold_and_a_marked_snippet_read': {where: share(t.y['default'][np.isin(t.round, r) & (t.variant == WITH)]) for where, r in ROUNDS.items()},
+    result = {'data': 'bioasq_beir', 'documents': len(reading.first.library), 'passages_read': reading.first.finding.passages, 'near': NEAR,
+              'aim': AIM, 'abstain_below': ABSTAIN_BELOW, 'features': FEATURES,
+              'readings': {where: {v: int((np.isin(t.round, r) & (t.variant == v)).sum()) for v in (WITH, OUT, FAR)} for where,
+                           r in ROUNDS.items()},
+              'with_gold_and_a_marked_snippet_read': {where: share(t.y['default'][np.isin(t.round, r) & (t.variant == WITH)]) for where,
+                                                      r in ROUNDS.items()},
               'interval': "95 %: Wilson's for shares, bootstrap over questions for AUROC (1,000 resamples)"}
     for name in RERANKERS:
         x, y = t.x[name], t.y[name]
@@ -328,31 +361,53 @@ def main():
         limits = [b for b in np.arange(1, 20) / 20 if (p[kept][t.variant[half] == WITH] >= b).mean() >= AIM]
         for source, fit in fits.items():
             q = fit(x[test])
-            rows.append({'reranker': name, 'fitted_on': source, 'kept': source == kept, 'weights': dict(zip(FEATURES, fit.weights.round(4).tolist())), 'standardised': dict(zip(FEATURES, fit.standard.round(3).tolist())), 'intercept': round(fit.intercept, 4),
-                         'log loss on the first half of round 10': round(float(losses[source].mean()), 4), 'tested on the other half': worth(q, y[test], t.variant[test], t.ids[test]), 'at abstain_below': at(q, t.variant[test], ABSTAIN_BELOW)})
+            rows.append({'reranker': name, 'fitted_on': source, 'kept': source == kept,
+                         'weights': dict(zip(FEATURES, fit.weights.round(4).tolist())),
+                         'standardised': dict(zip(FEATURES, fit.standard.round(3).tolist())), 'intercept': round(fit.intercept, 4),
+                         'log loss on the first half of round 10': round(float(losses[source].mean()), 4),
+                         'tested on the other half': worth(q, y[test], t.variant[test], t.ids[test]),
+                         'at abstain_below': at(q, t.variant[test], ABSTAIN_BELOW)})
         best = fits[kept]
-        chosen[name] = {'kept': kept, 'log loss of rounds 7 to 9 less that of one half of round 10': told(gain), 'limit that answers the aim on that half': float(max(limits, default=0.05)), 'there': at(p[kept], t.variant[half], ABSTAIN_BELOW)}
+        chosen[name] = {'kept': kept, 'log loss of rounds 7 to 9 less that of one half of round 10': told(gain),
+                        'limit that answers the aim on that half': float(max(limits, default=0.05)),
+                        'there': at(p[kept], t.variant[half], ABSTAIN_BELOW)}
         for single in ('best', 'nearest'):
             i = FEATURES.index(single)
-            rows.append({'reranker': name, 'fitted_on': f'nothing: {single} alone', 'kept': False, 'tested on the other half': worth(x[test][:, i], y[test], t.variant[test], t.ids[test])})
+            rows.append({'reranker': name, 'fitted_on': f'nothing: {single} alone', 'kept': False,
+                         'tested on the other half': worth(x[test][:, i], y[test], t.variant[test], t.ids[test])})
         q = best(x)
         here = at(q[test], t.variant[test], ABSTAIN_BELOW)
         used = half if kept == 'one half of round 10' else old
         describe = reading.qas[name].two_stage(reading.first.vectors).reranker.describe()
-        models.append(ConfidenceModel(dict(zip(FEATURES, (float(f'{w:.6g}') for w in best.weights))), float(f'{best.intercept:.6g}'), describe, reading.first.encoder.describe(), f'BioASQ, {kept}, with and without the documents that answer, among {len(reading.first.library):,} abstracts',
-                                      len(set(t.ids[used])), round(float(y[used].mean()), 4), f'BioASQ, {"the other" if kept == "one half of round 10" else "one"} half of round 10', round(calibration_values(q[test], y[test])['ECE (equal count)'], 4), here['answered']['value'], here['abstained']['value'], date.today().isoformat()))
+        models.append(ConfidenceModel(dict(zip(FEATURES, (float(f'{w:.6g}') for w in best.weights))), float(f'{best.intercept:.6g}'),
+                                      describe, reading.first.encoder.describe(),
+                                      f'BioASQ, {kept}, with and without the documents that answer, among {len(reading.first.library):,} '
+                                      'abstracts',
+                                      len(set(t.ids[used])), round(float(y[used].mean()), 4),
+                                      f'BioASQ, {"the other" if kept == "one half of round 10" else "one"} half of round 10',
+                                      round(calibration_values(q[test], y[test])['ECE (equal count)'], 4), here['answered']['value'],
+                                      here['abstained']['value'], date.today().isoformat()))
         if name != 'default': continue
         answered = q[test] >= ABSTAIN_BELOW
         far = t.test & (t.variant == FAR)
-        result['tested'] = {'answered': here['answered'], 'abstained, gold out': here['abstained'], 'abstained, near out': share(q[far] < ABSTAIN_BELOW), 'coverage of both twins': share(answered), 'selective accuracy': share(y[test][answered]), 'accuracy if all were answered': share(y[test]),
-                            'risk_coverage': curve(q[test], y[test]), 'risk_coverage, nearest alone': curve(x[test][:, FEATURES.index('nearest')], y[test]), 'trade': trade(q[t.test], t.variant[t.test]),
+        result['tested'] = {'answered': here['answered'], 'abstained, gold out': here['abstained'],
+                            'abstained, near out': share(q[far] < ABSTAIN_BELOW), 'coverage of both twins': share(answered),
+                            'selective accuracy': share(y[test][answered]), 'accuracy if all were answered': share(y[test]),
+                            'risk_coverage': curve(q[test], y[test]),
+                            'risk_coverage, nearest alone': curve(x[test][:, FEATURES.index('nearest')], y[test]),
+                            'trade': trade(q[t.test], t.variant[t.test]),
                             'reliability': [{k: round(v, 4) for k, v in b.to_dict().items()} for b in reliability(q[test], y[test])]}
-        result['by_round'] = {f'round {r}': {**at(q[t.twins & (t.round == r)], t.variant[t.twins & (t.round == r)], ABSTAIN_BELOW), 'AUROC': auroc(q[t.twins & (t.round == r)], y[t.twins & (t.round == r)], t.ids[t.twins & (t.round == r)]),
-                                             **{f'mean confidence, {v}': round(float(q[(t.variant == v) & (t.round == r)].mean()), 4) for v in (WITH, OUT)}} for r in range(7, 11) if (t.round == r).any()}
+        result['by_round'] = {f'round {r}': {**at(q[t.twins & (t.round == r)], t.variant[t.twins & (t.round == r)], ABSTAIN_BELOW),
+                                             'AUROC': auroc(q[t.twins & (t.round == r)], y[t.twins & (t.round == r)],
+                                                            t.ids[t.twins & (t.round == r)]),
+                                             **{f'mean confidence, {v}': round(float(q[(t.variant == v) & (t.round == r)].mean()),
+                                                 4) for v in (WITH, OUT)}} for r in range(7, 11) if (t.round == r).any()}
         result['noise'] = noise(t, reading, gold, q)
-        off = {k: best(np.array([list(evidence_features(text, reading.evidence(text, WITH, name)).values()) for text in some])) for k, some in (('off topic', OFF_TOPIC), ('made up', MADE_UP)) if all((text, WITH) in reading.known for text in some)}
+        off = {k: best(np.array([list(evidence_features(text, reading.evidence(text, WITH, name)).values()) for text in some])) for k,
+               some in (('off topic', OFF_TOPIC), ('made up', MADE_UP)) if all((text, WITH) in reading.known for text in some)}
         off |= {k: best(np.array([list(f.values()) for f in found])) for k, found in demo().items()}
-        result['other questions'] = {k: {'below': share(v < ABSTAIN_BELOW), 'confidences': sorted(v.round(3).tolist())} for k, v in off.items()}
+        result['other questions'] = {k: {'below': share(v < ABSTAIN_BELOW), 'confidences': sorted(v.round(3).tolist())} for k,
+                                     v in off.items()}
     save('abstention', {**result, 'chosen': chosen, 'snippets': places, 'rows': rows}, ('cpqa', 'openvino', 'numpy', 'scikit-learn'))
     if a.write: CONFIDENCE_FILE.write_text('[\n' + ',\n'.join(m.to_json() for m in models) + '\n]\n', encoding='utf-8')
 

@@ -30,13 +30,16 @@ def row(model: str, name: str, policy: str, questions: str, only: list[str] | No
     recorded = [DATA / 'recorded_answers' / f'{name}.{model}_{how}.jsonl.gz' for how in ('medrag', 'cot')]
     report = evaluate_answers(recorded[0], name, DATA, policy, against=recorded[1], only=only)
     return {'model': model, 'set': name, 'policy': policy, 'questions': questions, 'n': report['n'],
-            'medrag': system(report), 'cot': system(report['against']), **report['comparison'], 'n_compared': report['comparison']['n'], 'n': report['n']}
+            'medrag': system(report), 'cot': system(report['against']), **report['comparison'], 'n_compared': report['comparison']['n'],
+            'n': report['n']}
 
 
 def pooled(rows: list[dict]) -> dict:
     "The five sets of one model, policy and choice of questions as one."
-    m = mcnemar_counts(sum(r['right_only_here'] for r in rows), sum(r['right_only_against'] for r in rows), sum(r['n_compared'] for r in rows))
-    return {**{k: rows[0][k] for k in ('model', 'policy', 'questions')}, 'set': 'all five', 'n': sum(r['n'] for r in rows), 'n_compared': m.n,
+    m = mcnemar_counts(sum(r['right_only_here'] for r in rows), sum(r['right_only_against'] for r in rows),
+                       sum(r['n_compared'] for r in rows))
+    return {**{k: rows[0][k] for k in ('model', 'policy', 'questions')}, 'set': 'all five', 'n': sum(r['n'] for r in rows),
+            'n_compared': m.n,
             'right_only_here': m.only_a, 'right_only_against': m.only_b, 'p_mcnemar': m.p, 'difference': m.difference.to_dict()}
 
 
@@ -54,11 +57,16 @@ def main():
     together = [pooled([r for r in rows if (r['questions'], r['policy'], r['model']) == (questions, policy, model)])
                 for questions in ('all', 'cancer') for policy in POLICIES for model in MODELS]
     published = [{'model': model, 'how': how, 'set': name, 'published': value,
-                  'ours': round(100 * next(r for r in rows if (r['model'], r['set'], r['policy'], r['questions']) == (model, name, 'first-option', 'all'))[how]['accuracy']['value'], 2)}
+                  'ours': round(100 * next(r for r in rows
+                                           if (r['model'], r['set'], r['policy'],
+                                               r['questions']) == (model, name, 'first-option', 'all'))[how]['accuracy']['value'], 2)}
                  for (model, how), values in PUBLISHED.items() for name, value in zip(SETS, values)]
-    save('answer_policies', {'data': 'recorded_answers of MIRAGE', 'questions': {name: len(q) for name, q in sets.items()}, 'cancer_questions': dict(cancer),
-                             'gold_shares': {name: {label: round(n / len(q), 4) for label, n in sorted(Counter(x.gold for x in q).items())} for name, q in sets.items()},
-                             'policies': POLICIES, 'published': published, 'rows': rows, 'pooled': together}, packages=('cpqa', 'scipy', 'json-repair'))
+    save('answer_policies', {'data': 'recorded_answers of MIRAGE', 'questions': {name: len(q) for name, q in sets.items()},
+                             'cancer_questions': dict(cancer),
+                             'gold_shares': {name: {label: round(n / len(q), 4) for label,
+                                                    n in sorted(Counter(x.gold for x in q).items())} for name, q in sets.items()},
+                             'policies': POLICIES, 'published': published, 'rows': rows, 'pooled': together},
+                             packages=('cpqa', 'scipy', 'json-repair'))
 
 
 if __name__ == '__main__': main()

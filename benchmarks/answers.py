@@ -39,16 +39,20 @@ def ask(qa: CancerQA, q: dict) -> dict:
     start = time.perf_counter()
     try: answer, error = qa.ask(q['text']), ''
     except Exception as e: answer, error = None, f'{type(e).__name__}: {str(e)[:80]}'   # counted, whatever it is
-    return {'q': q, 'ms': (time.perf_counter() - start) * 1000, 'error': error, 'abstained': answer is None or answer.abstained, 'label': answer.label if answer else '',
-            'cited': answer.used_PMIDs if answer else (), 'stages': answer.timings_ms if answer else {}, 'notes': answer.notes if answer else ()}
+    return {'q': q, 'ms': (time.perf_counter() - start) * 1000, 'error': error, 'abstained': answer is None or answer.abstained,
+            'label': answer.label if answer else '',
+            'cited': answer.used_PMIDs if answer else (), 'stages': answer.timings_ms if answer else {},
+            'notes': answer.notes if answer else ()}
 
 
 def measured(rows: list[dict], gold: dict[str, set]) -> dict:
     hits = [len(gold[r['q']['_id']] & set(r['cited'])) for r in rows]
     sizes = [len(gold[r['q']['_id']]) for r in rows]
     return {'n': len(rows), 'abstained': told([r['abstained'] for r in rows]), 'cites_gold': told([h > 0 for h in hits]),
-            'precision': told([h / len(r['cited']) for h, r in zip(hits, rows) if r['cited']]), 'recall': told([h / s for h, s in zip(hits, sizes)]),
-            'recall_at_most': round(float(np.mean([min(1, 3 / s) for s in sizes])), 4), 'cited_documents': round(float(np.mean([len(r['cited']) for r in rows])), 2)}
+            'precision': told([h / len(r['cited']) for h, r in zip(hits, rows) if r['cited']]),
+            'recall': told([h / s for h, s in zip(hits, sizes)]),
+            'recall_at_most': round(float(np.mean([min(1, 3 / s) for s in sizes])), 4),
+            'cited_documents': round(float(np.mean([len(r['cited']) for r in rows])), 2)}
 
 
 def main(folder: str, n: int | None):
@@ -65,11 +69,13 @@ def main(folder: str, n: int | None):
     for r in rows:
         for name, ms in r['stages'].items(): stages.setdefault(name, []).append(ms)
     yes_no = {name: [(answers[r['q']['_id']], r['label']) for r in some if r['q']['_id'] in answers] for name, some in parts.items()}
-    result = {'library': f'{len(qa.library):,} documents', 'n': len(rows), 'depth': qa.finding.depth, 'interval': '95 %, bootstrap over questions, 10,000 resamples; for yes_no Wilson',
+    result = {'library': f'{len(qa.library):,} documents', 'n': len(rows), 'depth': qa.finding.depth,
+              'interval': '95 %, bootstrap over questions, 10,000 resamples; for yes_no Wilson',
               'errors': dict(Counter(r['error'] for r in rows if r['error'])), 'questions_with_notes': sum(bool(r['notes']) for r in rows),
               'ms': quantiles([r['ms'] for r in rows]), 'ms_by_stage': {name: quantiles(ms) for name, ms in stages.items()},
               'cited': {name: measured(some, gold) for name, some in parts.items() if some},
-              'cited_by_kind': {kind: measured([r for r in rows if r['q']['type'] == kind], gold) for kind in sorted({r['q']['type'] for r in rows})},
+              'cited_by_kind': {kind: measured([r for r in rows if r['q']['type'] == kind],
+                                               gold) for kind in sorted({r['q']['type'] for r in rows})},
               'yes_no': {name: summary(some) for name, some in yes_no.items() if some}}
     if n: print(json.dumps(result, indent=1))
     else: save('answers', result)

@@ -40,7 +40,8 @@ def round_10(n: int) -> list[dict]:
 class Waiting:
     "Scores made beforehand for one question, after a wait in seconds a passage."
     def __init__(self, wait: float): self.wait, self.known = wait, {}
-    def prepare(self, query, passages): self.known = {(p.doc_id, p.start): s for p, s in zip(passages, BM25Reranker().score(query, passages))}
+    def prepare(self, query, passages):
+        self.known = {(p.doc_id, p.start): s for p, s in zip(passages, BM25Reranker().score(query, passages))}
     def score(self, query, passages):
         time.sleep(self.wait * len(passages))
         return np.array([self.known[p.doc_id, p.start] for p in passages], dtype=np.float32)
@@ -60,16 +61,20 @@ def systems(vectors, reranker, combine: str) -> dict[str, tuple[int, TwoStage]]:
 
 def row(name: str, stage: TwoStage, chosen: list[Selection], full: list[Selection], quality: dict, reference: dict) -> dict:
     "The figures of one system."
-    overlap = [len({e.passage for e in a.evidence[:FIVE]} & {e.passage for e in b.evidence[:FIVE]}) / max(1, min(FIVE, len(b.evidence))) for a, b in zip(chosen, full)]
+    overlap = [len({e.passage for e in a.evidence[:FIVE]} & {e.passage for e in b.evidence[:FIVE]}) / max(1,
+        min(FIVE, len(b.evidence))) for a, b in zip(chosen, full)]
     loss = {m: v - reference[m] for m, v in quality.items()}
     out = {'system': name, 'top5_overlap': {'mean': round(float(np.mean(overlap)), 4), 'interval': interval(overlap)},
            **{m: round(float(v.mean()), 4) for m, v in quality.items()},
            **{f'{m}_against_all': {'mean': round(float(v.mean()), 4), 'interval': interval(v)} for m, v in loss.items()},
-           'stopped': dict(Counter(c.stopped for c in chosen)), 'reranked': {'mean': round(float(np.mean([c.reranked for c in chosen])), 1), 'p95': float(np.percentile([c.reranked for c in chosen], 95))},
+           'stopped': dict(Counter(c.stopped for c in chosen)),
+           'reranked': {'mean': round(float(np.mean([c.reranked for c in chosen])), 1),
+                        'p95': float(np.percentile([c.reranked for c in chosen], 95))},
            'ms': quantiles([c.ms for c in chosen])}
     if stage.budget_ms is None or math.isinf(stage.budget_ms): return out
     over = np.maximum(0, np.array([c.ms for c in chosen]) - stage.budget_ms)
-    return out | {'budget_ms': stage.budget_ms, 'within_budget': round(float((over == 0).mean()), 4), 'overshoot_ms_p95': round(float(np.percentile(over, 95)), 2), 'overshoot_ms_most': round(float(over.max()), 2)}
+    return out | {'budget_ms': stage.budget_ms, 'within_budget': round(float((over == 0).mean()), 4),
+                  'overshoot_ms_p95': round(float(np.percentile(over, 95)), 2), 'overshoot_ms_most': round(float(over.max()), 2)}
 
 
 def before(vectors, vector, documents) -> dict[str, list[str]]:
@@ -111,11 +116,14 @@ def main():
         quality[name] = values({q['_id']: [e.passage.doc_id for e in c.evidence] for q, c in zip(questions, got)}, found, gold)
     without = {name: values({id: o[name] for id, o in unranked.items()}, found, gold) for name in next(iter(unranked.values()))}
     save('budget' if args.combine == 'fusion' else f'budget_{args.combine}',
-         {'data': 'bioasq_beir', 'questions': 'round 10', 'n': len(questions), 'sample_seed': 0, 'documents_reranked': DEPTH, 'passages_kept': KEPT, 'combine': args.combine,
-          'reranker': reranker.describe(), 'artificial': not args.cross_encoder, 'wave': stages['all'][1].wave, 'settle': stages['all'][1].settle,
+         {'data': 'bioasq_beir', 'questions': 'round 10', 'n': len(questions), 'sample_seed': 0, 'documents_reranked': DEPTH,
+          'passages_kept': KEPT, 'combine': args.combine,
+          'reranker': reranker.describe(), 'artificial': not args.cross_encoder, 'wave': stages['all'][1].wave,
+          'settle': stages['all'][1].settle,
           'candidates': quantiles([c.candidates for c in chosen['all']]), 'load_average_at_start': [round(x, 1) for x in load],
           'interval': '95 %, bootstrap over questions, 10,000 resamples',
-          'without_reranker': {name: {m: {'mean': round(float(v.mean()), 4), 'interval': interval(v)} for m, v in q.items()} for name, q in without.items()},
+          'without_reranker': {name: {m: {'mean': round(float(v.mean()), 4), 'interval': interval(v)} for m, v in q.items()} for name,
+                               q in without.items()},
           'rows': [row(name, stages[name][1], got, chosen['all'], quality[name], quality['all']) for name, got in chosen.items()]},
          (*PACKAGES, 'rank-bm25', 'ir-measures'))
 

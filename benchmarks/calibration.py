@@ -32,7 +32,8 @@ from cpqa.core.text_analysis import ENGLISH
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.evaluation.pairs import gold_spans, holds, snippet_pairs
 from cpqa.evaluation.statistics import bootstrap
-from cpqa.passages.calibration import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator, read_calibrators,
+from cpqa.passages.calibration import (CALIBRATORS_FILE, CalibrationError, bin_numbers, calibration_values, fit_calibrator,
+                                       read_calibrators,
                                      reliability)
 from cpqa.passages.rerankers import BM25Reranker, reranker
 from cpqa.passages.two_stage import TwoStage, comparable
@@ -48,7 +49,8 @@ class Parts:
     def __init__(self, questions: list[dict], halves: bool):
         rounds = np.array([int(q['batch'].split('B')[0]) for q in questions])
         half = np.array([hashlib.sha256(q['_id'].encode()).digest()[0] % 2 == 0 for q in questions])
-        self.fit, self.test = ((rounds == TESTED) & half, (rounds == TESTED) & ~half) if halves else (np.isin(rounds, FITTED), rounds == TESTED)
+        self.fit, self.test = ((rounds == TESTED) & half, (rounds == TESTED) & ~half) if halves else (np.isin(rounds, FITTED),
+            rounds == TESTED)
         self.fitted, self.tested = ('one half of round 10', 'the other half of round 10') if halves else ('rounds 7 to 9', 'round 10')
 
 
@@ -85,12 +87,14 @@ def collect(qa: CancerQA, rerankers: dict, questions: list[dict], gold: dict) ->
         documents = qa.library.documents(h.id for h in qa.search(q['text'], max(DEPTHS)))
         without['questions without candidates'] += not documents
         all_of_them, rows = stage.candidates(documents)
-        once = {name: qa.vectors.of_rows(rows) @ vector if name == 'cosine' else r.score(q['text'], all_of_them) for name, r in rerankers.items() if comparable(r)}   # the same vectors, kept by the library
+        once = {name: qa.vectors.of_rows(rows) @ vector if name == 'cosine' else r.score(q['text'], all_of_them) for name,
+                r in rerankers.items() if comparable(r)}   # the same vectors, kept by the library
         for depth in DEPTHS:
             passages, _ = stage.candidates(documents[:depth])   # the first of all of them
             labels = [holds(p, gold[q['_id']]) for p in passages]
             for name, r in rerankers.items():
-                out.setdefault((name, depth), Judged()).add(number, once[name][:len(passages)] if name in once else r.score(q['text'], passages), labels)
+                out.setdefault((name, depth), Judged()).add(number, once[name][:len(passages)] if name in once
+                                                            else r.score(q['text'], passages), labels)
     return out, without
 
 
@@ -112,7 +116,8 @@ def ece_interval(p, y, of, by: str) -> list[float]:
 def values(p, y, of) -> dict:
     "The four measures with their intervals."
     found, losses = calibration_values(p, y), {'Brier': (p - y)**2, 'log loss': -np.log(np.where(y, p, 1 - p).clip(1e-12))}
-    return {**{f'ECE (equal {by})': {'value': round(found[f'ECE (equal {by})'], 4), 'interval': ece_interval(p, y, of, by)} for by in ('count', 'width')},
+    return {**{f'ECE (equal {by})': {'value': round(found[f'ECE (equal {by})'], 4),
+                                     'interval': ece_interval(p, y, of, by)} for by in ('count', 'width')},
             **{name: told(bootstrap(loss, groups=of)) for name, loss in losses.items()}}
 
 
@@ -133,7 +138,8 @@ def choose(scores, labels, of, fitted: str) -> tuple[str, bool, list[dict]]:
     rows = [{'method': m, 'questions': f'{fitted}, cross-validated', 'n': len(of), **values(p, labels, of)} for m, p in by_method.items()]
     method, base = 'isotonic' if gain.low > 0 else 'logistic', np.where(labels, labels.mean(), 1 - labels.mean())
     told_more = bootstrap(-np.log(base) - loss[method], groups=of)
-    rows.append({'log loss of logistic less that of isotonic': told(gain), f'log loss of the base rate less that of {method}': told(told_more)})
+    rows.append({'log loss of logistic less that of isotonic': told(gain),
+                 f'log loss of the base rate less that of {method}': told(told_more)})
     return method, told_more.low > 0, rows
 
 
@@ -143,8 +149,10 @@ def kept(p, y, of, questions: int) -> list[dict]:
     for t in THRESHOLDS:
         inside = p >= t
         share = told(bootstrap(y[inside].astype(float), groups=of[inside])) if inside.any() else None
-        rows.append({'threshold': t, 'kept': int(inside.sum()), 'relevant': int(y[inside].sum()), 'share_relevant': share, 'of_all_relevant': round(float(y[inside].sum() / y.sum()), 4),
-                     'kept_a_question': round(float(inside.sum() / questions), 2), 'questions_with_none': questions - len(np.unique(of[inside]))})
+        rows.append({'threshold': t, 'kept': int(inside.sum()), 'relevant': int(y[inside].sum()), 'share_relevant': share,
+                     'of_all_relevant': round(float(y[inside].sum() / y.sum()), 4),
+                     'kept_a_question': round(float(inside.sum() / questions), 2),
+                     'questions_with_none': questions - len(np.unique(of[inside]))})
     return rows
 
 
@@ -154,7 +162,8 @@ def rounded(row) -> dict: return {k: round(v, 4) if isinstance(v, float) else v 
 def shipped(c):
     "The calibrator with its numbers as they are written: seven digits are enough."
     short = lambda x: float(f'{x:.7g}')
-    return msgspec.structs.replace(c, slope=short(c.slope), intercept=short(c.intercept), base_rate=round(c.base_rate, 4), ece=round(c.ece, 4),
+    return msgspec.structs.replace(c, slope=short(c.slope), intercept=short(c.intercept), base_rate=round(c.base_rate, 4),
+                                   ece=round(c.ece, 4),
                                    knots=tuple((short(s), short(p)) for s, p in c.knots))
 
 
@@ -176,7 +185,8 @@ def main():
     if a.questions and a.write: asked.error('--write needs all questions: leave out --questions')
     ours = a.encoder == SHIPPED
     a.rerankers = a.rerankers or (['cosine', SHIPPED] if ours else ['bm25', 'cosine'])
-    if SHIPPED in a.rerankers and not ours: asked.error("'default' was trained on rounds 7 to 9: give --encoder default, which fits on half of round 10")
+    if SHIPPED in a.rerankers and not ours:
+        asked.error("'default' was trained on rounds 7 to 9: give --encoder default, which fits on half of round 10")
     qa, questions = CancerQA(a.library, Finding(None if ours else a.encoder)), bioasq_questions()
     if ours: questions = [q for q in questions if q['batch'].startswith(f'{TESTED}B')]
     if a.questions: questions = questions[::max(1, len(questions) // a.questions)]
@@ -198,24 +208,32 @@ def main():
         chosen[name] = method
         rows += [{'reranker': name, 'depth': depth, **row} for row in tried]
         for m in ('logistic', 'isotonic'):
-            c = fit_calibrator(scores, labels, m, reranker=rerankers[name].describe(), questions=int(fit.sum()), date=date.today().isoformat(),
-                               fitted_on=f'BioASQ, {parts.fitted}: passages of the first {DEPTH} documents of a hybrid search in the {len(qa.library):,} abstracts of the set',
+            c = fit_calibrator(scores, labels, m, reranker=rerankers[name].describe(), questions=int(fit.sum()),
+                               date=date.today().isoformat(),
+                               fitted_on=f'BioASQ, {parts.fitted}: passages of the first {DEPTH} documents of a hybrid search in the '
+                                         f'{len(qa.library):,} abstracts of the set',
                                tested_on=f'BioASQ, {parts.tested}')
             for d in DEPTHS:
                 s, y, o = found[name, d].where(test)
                 p = c.probability(s)
-                row = {'reranker': name, 'depth': d, 'method': m, 'chosen': m == method, 'questions': parts.tested, 'n_questions': int(test.sum()), 'n': len(y),
+                row = {'reranker': name, 'depth': d, 'method': m, 'chosen': m == method, 'questions': parts.tested,
+                       'n_questions': int(test.sum()), 'n': len(y),
                        'base_rate': round(float(y.mean()), 4), 'mean_probability': round(float(p.mean()), 4), **values(p, y, o)}
                 if d == DEPTH:
                     row['reliability'] = {by: [rounded(b) for b in reliability(p, y, by=by)] for by in ('count', 'width')}
                     row['thresholds'] = kept(p, y, o, int(test.sum()))
-                    if m == method and worth_it: calibrators.append(msgspec.structs.replace(c, ece=calibration_values(p, y)['ECE (equal count)']))
+                    if m == method and worth_it:
+                        calibrators.append(msgspec.structs.replace(c, ece=calibration_values(p, y)['ECE (equal count)']))
                 rows.append(row)
     _, labels, _ = found[a.rerankers[0], DEPTH].where(fit)
     _, y, of = found[a.rerankers[0], DEPTH].where(test)
-    rows.append({'reranker': f'none: the base rate of {parts.fitted} for all', 'depth': DEPTH, 'questions': parts.tested, 'n': len(y), **values(np.full(len(y), labels.mean()), y, of)})
-    result = {'data': 'bioasq_beir', 'documents': len(qa.library), 'questions': len(questions), 'depth': DEPTH, **without, 'snippets': places, 'encoder': qa.encoder.describe(), 'rerankers': {name: r.describe() for name, r in rerankers.items()},
-              f'chosen_on_{parts.fitted.replace(" ", "_")}': chosen, f'base_rate_{parts.fitted.replace(" ", "_")}': round(float(labels.mean()), 4), 'interval': '95 %, bootstrap over questions, 10,000 resamples (2,000 for ECE, bins kept)',
+    rows.append({'reranker': f'none: the base rate of {parts.fitted} for all', 'depth': DEPTH, 'questions': parts.tested, 'n': len(y),
+                 **values(np.full(len(y), labels.mean()), y, of)})
+    result = {'data': 'bioasq_beir', 'documents': len(qa.library), 'questions': len(questions), 'depth': DEPTH, **without,
+              'snippets': places, 'encoder': qa.encoder.describe(), 'rerankers': {name: r.describe() for name, r in rerankers.items()},
+              f'chosen_on_{parts.fitted.replace(" ", "_")}': chosen,
+              f'base_rate_{parts.fitted.replace(" ", "_")}': round(float(labels.mean()), 4),
+              'interval': '95 %, bootstrap over questions, 10,000 resamples (2,000 for ECE, bins kept)',
               'reliability_interval': "95 %, Wilson, as if passages were independent", 'rows': rows}
     if a.questions: print(json.dumps(result, indent=1))
     else: save('calibration_default' if ours else 'calibration', result)

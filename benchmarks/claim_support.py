@@ -54,7 +54,8 @@ def main():
     start = perf_counter()
     without = ClaimSupport(weights=plain).signs(pairs)
     ms = 1000 * (perf_counter() - start) / len(pairs)
-    signs = {'rules': without, 'rules and encoder': [w._replace(cosine=c.cosine) for w, c in zip(without, cosines(encoder, pairs, without))]}
+    signs = {'rules': without, 'rules and encoder': [w._replace(cosine=c.cosine) for w,
+                                                     c in zip(without, cosines(encoder, pairs, without))]}
     cut, fits = len(dev), {}
     for name, found in signs.items():
         about = {'fitted_on': FITTED_ON, 'date': date.today().isoformat(), 'encoder': encoder.describe() if 'encoder' in name else {}}
@@ -69,14 +70,16 @@ def main():
     unseen = [i for i, m in enumerate(test) if m.unseen]
     best = supports['rules and encoder']
     save('claim_support', {
-        'data': 'evidence_inference', 'interval': '95 %, percentile bootstrap of articles, 2,000 draws', 'statements': {'dev': len(dev), 'test': len(test)},
+        'data': 'evidence_inference', 'interval': '95 %, percentile bootstrap of articles, 2,000 draws',
+        'statements': {'dev': len(dev), 'test': len(test)},
         'articles': {'dev': len({m.article for m in dev}), 'test': len({m.article for m in test})}, 'ms_per_pair_rules': round(ms, 2),
         'dev_cross_validated': {name: auroc_by_kind(dev, scores) for name, (_, scores) in fits.items()},
         'test': {name: auroc_by_kind(test, [s.score for s in found]) for name, found in supports.items()},
         'test_models_alone': {name: auroc_by_kind(test, scores) for name, scores in by_model.items()},
         'test_parts': {part: auroc_by_kind(test, [s.parts[part] for s in best]) for part in best[0].parts},
         'test_unseen_wordings': auroc_by_kind([test[i] for i in unseen], [best[i].score for i in unseen]),
-        'fault_below': {name: w.fault_below for name, (w, _) in fits.items()}, 'false_alarms_on_dev': {name: w.false_alarms for name, (w, _) in fits.items()},
+        'fault_below': {name: w.fault_below for name, (w, _) in fits.items()},
+        'false_alarms_on_dev': {name: w.false_alarms for name, (w, _) in fits.items()},
         'caught': {name: caught(test, found) for name, found in supports.items()},
         'weights': {name: [p.to_dict() for p in w.parts] for name, (w, _) in fits.items()}})
 

@@ -32,13 +32,20 @@ from cpqa.literature.cancer_lexicon import Lexicon
 LABELS = ROOT / 'benchmarks' / 'labels' / 'cmmqa.tsv'
 MEANINGS = {'cancer': {'cancer'}, 'cancer or other neoplasm': {'cancer', 'benign'}}
 WHERE = {'question': FIELDS[:1], 'question, options': FIELDS[:2], 'question, options, context': FIELDS}
-STRONG = re.compile(r'cancer|tumou?r|neopla|carcin|sarcom|lymphom|leu[kc]+a?em|melano|metasta|myelom|gliom|blastom|malignan|adenom|nev[iu]|cyst\b|cysts|mole\b|hamartom|'
-                    r'teratom|seminom|mesothel|hodgkin|polyp|angioma|papillom|\b(ALL|AML|CML|CLL|NHL|MEN|GIST|HCC|NSCLC|CIN)\b|\bbenign|\bstag(e|ing)|\bgrade', re.I)
-BROAD = re.compile(r'onco|chemo|radiothe|fibroid|leiomyom|meningiom|n[ae]+vus|barrett|in situ|dysplas|\bmass\b|lump|lesion|nodul|biops|paget|osteochond|lipom|schwann|neurofib|'
-                   r'warts?\b|kaposi|paraneo|BRCA|HPV|psa\b|mammog|hyperplas|syndrome|smok|HER2|kinase|p53|inhibitor|mab\b|nib\b|transplant|resect|ectomy', re.I)
+STRONG = re.compile(r'cancer|tumou?r|neopla|carcin|sarcom|lymphom|leu[kc]+a?em|melano|metasta|myelom|gliom|blastom|malignan|adenom|'
+                    r'nev[iu]|cyst\b|cysts|mole\b|hamartom|'
+                    r'teratom|seminom|mesothel|hodgkin|polyp|angioma|papillom|\b(ALL|AML|CML|CLL|NHL|MEN|GIST|HCC|NSCLC|CIN)\b|\bbenign|'
+                    r'\bstag(e|ing)|\bgrade', re.I)
+BROAD = re.compile(r'onco|chemo|radiothe|fibroid|leiomyom|meningiom|n[ae]+vus|barrett|in '
+                   r'situ|dysplas|\bmass\b|lump|lesion|nodul|biops|paget|osteochond|lipom|schwann|neurofib|'
+                   r'warts?\b|kaposi|paraneo|BRCA|HPV|psa\b|mammog|hyperplas|syndrome|smok|HER2|kinase|p53|inhibitor|mab\b|nib\b|'
+                   r'transplant|resect|ectomy', re.I)
 READ = {'strong/question': 40, 'strong/elsewhere': 22, 'broad': 16, 'rest': 30}   # questions drawn from each set
-MORE = {('medmcqa', 'rest'): 220, ('mmlu', 'rest'): 70, ('medqa', 'rest'): 70, ('medmcqa', 'broad'): 60, ('medqa', 'broad'): 40, ('mmlu', 'broad'): 30}   # and later
-DOZEN = re.compile(r'\b(?:cancers?|tumors?|neoplasms?|\w*carcinomas?|lymphomas?|leukemias?|melanomas?|\w*sarcomas?|\w*gliomas?|myelomas?|\w*blastomas?|metastasis)\b', re.I)
+# and later
+MORE = {('medmcqa', 'rest'): 220, ('mmlu', 'rest'): 70, ('medqa', 'rest'): 70, ('medmcqa', 'broad'): 60, ('medqa', 'broad'): 40,
+        ('mmlu', 'broad'): 30}
+DOZEN = re.compile(r'\b(?:cancers?|tumors?|neoplasms?|\w*carcinomas?|lymphomas?|leukemias?|melanomas?|\w*sarcomas?|\w*gliomas?|myelomas?|'
+                   r'\w*blastomas?|metastasis)\b', re.I)
 
 
 def stratum(q) -> str:
@@ -70,15 +77,18 @@ class Estimate:
             n, k, size = len(seen), sum(seen), len(keys)
             point = k / n * size if n else None   # a cell of which nobody read a question: see below
             self.cells.append((cell, size, n, point, k + rng.binomial(size - n, rng.beta(k + .5, n - k + .5, draws))))
-        pooled = lambda flag: sum(p for c, *_, p, _ in self.cells if c[-1] == flag and p is not None) / max(1, sum(s for c, s, _, p, _ in self.cells if c[-1] == flag and p is not None))
+        pooled = lambda flag: sum(p for c, *_, p, _ in self.cells if c[-1] == flag and p is not None) / max(1,
+            sum(s for c, s, _, p, _ in self.cells if c[-1] == flag and p is not None))
         self.cells = [(c, s, n, pooled(c[-1]) * s if p is None else p, d) for c, s, n, p, d in self.cells]
 
     def _sum(self, which: int, only=None, set_: str | None = None):
-        return sum((c[which] for c in self.cells if (only is None or c[0][-1] == only) and (set_ is None or c[0][0] == set_)), start=np.zeros(1) if which == 4 else 0)
+        return sum((c[which] for c in self.cells if (only is None or c[0][-1] == only) and (set_ is None or c[0][0] == set_)),
+                   start=np.zeros(1) if which == 4 else 0)
 
     def _told(self, point: float, draws, n: int) -> dict:
         low, high = np.percentile(draws, [2.5, 97.5])
-        return {'value': round(float(point), 4), 'low': round(float(min(low, point)), 4), 'high': round(float(max(high, point)), 4), 'read': n}
+        return {'value': round(float(point), 4), 'low': round(float(min(low, point)), 4), 'high': round(float(max(high, point)), 4),
+                'read': n}
 
     def precision(self, set_: str | None = None) -> dict | None:
         size = self._sum(1, True, set_)
@@ -86,7 +96,8 @@ class Estimate:
 
     def recall(self, set_: str | None = None) -> dict | None:
         total, draws = self._sum(3, None, set_), self._sum(4, None, set_)
-        return self._told(self._sum(3, True, set_) / total, self._sum(4, True, set_) / np.maximum(draws, 1e-9), self._sum(2, None, set_)) if total else None
+        return self._told(self._sum(3, True, set_) / total, self._sum(4, True, set_) / np.maximum(draws, 1e-9),
+                          self._sum(2, None, set_)) if total else None
 
     def total(self) -> dict: return self._told(self._sum(3), self._sum(4), self._sum(2))
 
@@ -101,7 +112,8 @@ def rated(population: list, read: dict, in_: dict) -> dict:
     out = {}
     for meaning, labels in MEANINGS.items():
         e = Estimate(population, read, in_, {k: label in labels for k, label in read.items()})
-        out[meaning] = {'precision': e.precision(), 'recall': e.recall(), 'by_set': {s: {'precision': e.precision(s), 'recall': e.recall(s)} for s in SETS}}
+        out[meaning] = {'precision': e.precision(), 'recall': e.recall(),
+                        'by_set': {s: {'precision': e.precision(s), 'recall': e.recall(s)} for s in SETS}}
     return out
 
 
@@ -120,7 +132,8 @@ def missed(rows: list, questions: dict, in_: dict, lexicon: Lexicon, weight: dic
 def main():
     lexicon, sets = Lexicon.load(), {name: load(name, DATA) for name in SETS}
     with open(LABELS) as f: rows = list(csv.DictReader(f, delimiter='\t'))
-    if {(r['set'], r['id'], r['stratum'], r['draw']) for r in rows} != drawn(sets): raise SystemExit('the labels are not those of the questions that are drawn')
+    if {(r['set'], r['id'], r['stratum'], r['draw']) for r in rows} != drawn(sets):
+        raise SystemExit('the labels are not those of the questions that are drawn')
     twice = [r for r in rows if r['reader_2']]
     questions = {(name, q.id): q for name, qs in sets.items() for q in qs}
     population = [(key, (key[0], stratum(q))) for key, q in questions.items()]
@@ -129,21 +142,25 @@ def main():
     for (where, fields), traps in product(WHERE.items(), (True, False)):
         admitted = [(key, admit(q, lexicon, fields, traps)) for key, q in questions.items()]
         table = sizes(a for _, a in admitted if a)
-        variants.append({'fields': where, 'traps': traps, 'sizes': {s: sum(table[s].values()) for s in SETS}, 'all': sum(a is not None for _, a in admitted),
+        variants.append({'fields': where, 'traps': traps, 'sizes': {s: sum(table[s].values()) for s in SETS},
+                         'all': sum(a is not None for _, a in admitted),
                          'by_field': table, **rated(population, read, {key: a is not None for key, a in admitted})})
         if (where, traps) == ('question', True): in_question = {key: a is not None for key, a in admitted}
     holds = {'question': lambda q: q.question, 'question, options': lambda q: ' '.join([q.question, *q.options.values()])}
     dozen = [{'fields': where, 'sizes': {s: sum(bool(DOZEN.search(text(q))) for q in qs) for s, qs in sets.items()},
-              **rated(population, read, {key: bool(DOZEN.search(text(q))) for key, q in questions.items()})} for where, text in holds.items()]
+              **rated(population, read, {key: bool(DOZEN.search(text(q))) for key, q in questions.items()})} for where,
+              text in holds.items()]
     cells = Counter((cell, in_question[key]) for key, cell in population)
     seen = Counter((cell, in_question[key]) for key, cell in population if key in read)
     weight = {key: cells[cell, in_question[key]] / seen[cell, in_question[key]] for key, cell in population if key in read}
-    totals = {m: Estimate(population, read, in_question, {k: label in labels for k, label in read.items()}).total() for m, labels in MEANINGS.items()}
+    totals = {m: Estimate(population, read, in_question, {k: label in labels for k, label in read.items()}).total() for m,
+              labels in MEANINGS.items()}
     save('cmmqa', {'data': {s: len(q) for s, q in sets.items()}, 'labelled': len(rows), 'labels': dict(Counter(r['label'] for r in rows)),
                    'readers': 'sessions of a language model, blind to each other and to the filter; no oncologists',
                    'read_by_two': len(twice), 'agreed_by_two_readers': sum(r['reader_1'] == r['reader_2'] for r in twice),
                    'kappa': kappa([r['reader_1'] for r in twice], [r['reader_2'] for r in twice]),
-                   'interval': "95 %, posterior under Jeffreys' prior in cells of set, stratum and let in or not; known cell sizes", 'estimated_questions': totals,
+                   'interval': "95 %, posterior under Jeffreys' prior in cells of set, stratum and let in or not; known cell sizes",
+                   'estimated_questions': totals,
                    'missed_by_the_question': missed(rows, questions, in_question, lexicon, weight),
                    'paper_sizes': PAPER_SIZES, 'variants': variants, 'dozen_words': dozen}, packages=('cpqa', 'numpy'))
     if '--misses' in sys.argv:   # to look at, on the standard error: the questions are not ours to publish
@@ -151,7 +168,8 @@ def main():
             q = questions[r['set'], r['id']]
             got = admit(q, lexicon)
             if (got is not None) != (r['label'] in ('cancer', 'benign')):
-                print(f'{"wrongly in" if got else "missed"} [{r["label"]}] {got and (got.term, got.field)} {q.source}: {q.question[:160]!r}', file=sys.stderr)
+                print(f'{"wrongly in" if got else "missed"} [{r["label"]}] {got and (got.term, got.field)} {q.source}: '
+                      f'{q.question[:160]!r}', file=sys.stderr)
 
 
 if __name__ == '__main__': main()

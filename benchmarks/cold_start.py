@@ -37,11 +37,14 @@ class Asked:
     def ask(self, cache: str | Path):
         ms, out = timed(CPQA, 'ask', QUESTION, '--json', cache=cache)
         answer = json.loads(out)
-        if answer['abstained'] or not answer['citations']: raise SystemExit('cpqa ask gave no answer with citations: there is nothing to time')
+        if answer['abstained'] or not answer['citations']:
+            raise SystemExit('cpqa ask gave no answer with citations: there is nothing to time')
         self.ms.append(ms)
         for name, value in answer['timings_ms'].items(): self.stages.setdefault(name, []).append(value)
 
-    def told(self) -> dict: return {'total': quantiles(self.ms), 'most': round(max(self.ms), 2), 'stages': {name: quantiles(ms) for name, ms in self.stages.items()}}
+    def told(self) -> dict:
+        return {'total': quantiles(self.ms), 'most': round(max(self.ms), 2),
+                'stages': {name: quantiles(ms) for name, ms in self.stages.items()}}
 
 
 def size_mb(folder: Path) -> int: return round(sum(f.stat().st_size for f in folder.rglob('*') if f.is_file() and not f.is_symlink()) / 1e6)

@@ -29,7 +29,8 @@ def cpu() -> str:
 def save(name: str, result: dict, packages: tuple[str, ...] = PACKAGES):
     "Writes `result` with the command, the machine and the versions to benchmarks/results, and prints it."
     result = {'benchmark': name, 'command': ' '.join(['python', *sys.argv]), 'date': date.today().isoformat(),
-              'machine': {'cpu': cpu(), 'cores': len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count(), 'python': platform.python_version()},
+              'machine': {'cpu': cpu(), 'cores': len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count(),
+                          'python': platform.python_version()},
               'versions': {p: version(p) for p in packages}, **result}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f'{name}.json').write_text(json.dumps(result, indent=1, ensure_ascii=False) + '\n')

@@ -84,7 +84,8 @@ def stand_in(data: Data, questions: int) -> Path:
         pairs = encode_pairs(tokenizer.backend_tokenizer, question['text'], [pair_text(passage(d)) for d in documents], 192)
         out = torch.empty(len(pairs), 384)
         for rows in batches([len(p.ids) for p in pairs], 2048):
-            fed = tokenizer.pad({'input_ids': [pairs[i].ids for i in rows], 'token_type_ids': [pairs[i].type_ids for i in rows]}, return_tensors='pt')
+            fed = tokenizer.pad({'input_ids': [pairs[i].ids for i in rows], 'token_type_ids': [pairs[i].type_ids for i in rows]},
+                                return_tensors='pt')
             with torch.inference_mode(): out[rows] = model.bert(**fed).last_hidden_state[:, 0]
         features.append(out)
         labels += gold
@@ -100,7 +101,8 @@ def fit_head(model, x, y, steps: int = 400):
     best = torch.optim.AdamW(head.parameters(), lr=1e-3, weight_decay=0.05)
     weight = (y == 0).sum() / (y == 1).sum()
     for _ in range(steps):
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(model.classifier(torch.tanh(model.bert.pooler.dense(x)))[:, 0], y, pos_weight=weight)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(model.classifier(torch.tanh(model.bert.pooler.dense(x)))[:, 0], y,
+                                                                    pos_weight=weight)
         best.zero_grad()
         loss.backward()
         best.step()
@@ -136,7 +138,8 @@ def times(systems: dict, data: Data, depths: list[int], n: int) -> list[dict]:
                 ratios.setdefault(name, []).append(found['reference'][0] / took)
                 rho.setdefault(name, []).append(float(spearmanr(scores, found['reference'][1])[0]))
         rows.append({'depth': depth, 'questions': asked} | {name: quantiles(ms[name]) | {
-            'fastest': round(min(ms[name]), 2), 'times_faster': round(float(np.median(ratios[name])), 2), 'spearman': round(float(np.mean(rho[name])), 4), 'spearman_lowest': round(min(rho[name]), 4)}
+            'fastest': round(min(ms[name]), 2), 'times_faster': round(float(np.median(ratios[name])), 2),
+            'spearman': round(float(np.mean(rho[name])), 4), 'spearman_lowest': round(min(rho[name]), 4)}
             for name in systems})
         print(rows[-1], flush=True)
     return rows
@@ -147,14 +150,16 @@ def parts(fast: FastCrossEncoder, question: dict, passages) -> dict:
     make = partial(encode_pairs, fast.tokenizer, question['text'], [pair_text(p) for p in passages], fast.max_tokens)
     tokens, pairs = min((timed(make) for _ in range(5)), key=lambda t: t[0])
     network = min(timed(fast._infer, pairs)[0] for _ in range(5))
-    return {'tokens_ms': round(tokens, 1), 'network_ms': round(network, 1), 'tokens_a_pair': round(float(np.mean([len(p.ids) for p in pairs])), 1)}
+    return {'tokens_ms': round(tokens, 1), 'network_ms': round(network, 1),
+            'tokens_a_pair': round(float(np.mean([len(p.ids) for p in pairs])), 1)}
 
 
 def loading(folder: Path, question: dict, passages) -> dict:
     start = time.perf_counter()
     fast = FastCrossEncoder(folder)
     load = (time.perf_counter() - start) * 1000
-    return {'load_ms': round(load), 'first_question_ms': round(timed(fast.score, question['text'], passages)[0]), 'folder_mb': sum(f.stat().st_size for f in folder.iterdir()) // 2**20}
+    return {'load_ms': round(load), 'first_question_ms': round(timed(fast.score, question['text'], passages)[0]),
+            'folder_mb': sum(f.stat().st_size for f in folder.iterdir()) // 2**20}
 
 
 def auc(scores, labels) -> float:
@@ -169,7 +174,8 @@ def ndcg(scores, labels, k: int = 10) -> float:
 
 
 def quality(systems: dict, data: Data, n: int) -> dict:
-    "AUC and nDCG@10 of one gold document among 19 near ones, of each system, on the same questions, and the differences from the reference."
+    """AUC and nDCG@10 of one gold document among 19 near ones, of each system, on the same questions, and the differences from the
+    reference."""
     found: dict[str, dict[str, list]] = {}
     for question in data.test[:n]:
         documents, gold = data.pairs(question, 19)
@@ -180,7 +186,8 @@ def quality(systems: dict, data: Data, n: int) -> dict:
             found.setdefault(name, {}).setdefault('auc', []).append(auc(scores, gold))
             found[name].setdefault('ndcg@10', []).append(ndcg(scores, gold))
     loss = lambda name, m: np.subtract(found[name][m], found['reference'][m])
-    return {name: {m: {'mean': round(float(np.mean(v)), 4), 'less_reference': round(float(loss(name, m).mean()), 4), 'interval': interval(loss(name, m))}
+    return {name: {m: {'mean': round(float(np.mean(v)), 4), 'less_reference': round(float(loss(name, m).mean()), 4),
+                       'interval': interval(loss(name, m))}
                    for m, v in measures.items()} | {'n': len(measures['auc'])} for name, measures in found.items()}
 
 
@@ -197,9 +204,11 @@ def main(a):
         fast |= {f'bf16, {n} tokens': FastCrossEncoder(folders['bf16'], max_tokens=n) for n in a.tokens}
         systems = {'reference': Reference(source), **fast}
         save(a.name, {
-            'data': 'bioasq_beir', 'network': 'all-MiniLM-L6-v2 with a head fitted in the benchmark: times are real, quality is not claimed',
+            'data': 'bioasq_beir', 'network': 'all-MiniLM-L6-v2 with a head fitted in the benchmark: times are real, quality is not '
+                                              'claimed',
             'reference': "sentence-transformers' CrossEncoder.predict, float32, its defaults (batches of 32)",
-            'passages': f'{WORDS} words, glued from the documents nearest to the question in BM25', 'unit': 'ms', 'threads': fast['int8'].threads,
+            'passages': f'{WORDS} words, glued from the documents nearest to the question in BM25', 'unit': 'ms',
+            'threads': fast['int8'].threads,
             'runs_in': {p: s.runs_in for p, s in fast.items()}, 'calibration_pairs': len(examples), 'loading': loads,
             'parts_at_50': {p: parts(s, first, passages) for p, s in fast.items()},
             'times': times(systems, data, a.depths, a.questions), 'quality': quality(systems, data, a.quality)},

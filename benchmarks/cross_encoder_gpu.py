@@ -50,13 +50,21 @@ def write_model(folder: Path, layers: int):
     import transformers
     vocabulary = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '##x', *WORDS]
     tokenizer = tk.Tokenizer(tk.models.WordPiece({w: n for n, w in enumerate(vocabulary)}, unk_token='[UNK]'))
-    tokenizer.pre_tokenizer, tokenizer.post_processor = tk.pre_tokenizers.Whitespace(), tk.processors.BertProcessing(('[SEP]', 3), ('[CLS]', 2))
+    tokenizer.pre_tokenizer, tokenizer.post_processor = tk.pre_tokenizers.Whitespace(), tk.processors.BertProcessing(('[SEP]', 3),
+        ('[CLS]', 2))
     torch.manual_seed(0)
     with hushed():
         transformers.BertForSequenceClassification(transformers.BertConfig(
             vocab_size=30522, num_hidden_layers=layers, num_labels=1, initializer_range=0.05)).save_pretrained(folder)
-        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, pad_token='[PAD]', unk_token='[UNK]', cls_token='[CLS]',
-                                             sep_token='[SEP]', model_input_names=['input_ids', 'token_type_ids', 'attention_mask']).save_pretrained(folder)
+        transformers.PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            model_max_length=512,
+            pad_token='[PAD]',
+            unk_token='[UNK]',
+            cls_token='[CLS]',
+            sep_token='[SEP]',
+            model_input_names=['input_ids', 'token_type_ids', 'attention_mask'],
+        ).save_pretrained(folder)
 
 
 def papers_way(folder: Path, device: str) -> Callable[[str, list[Passage]], np.ndarray]:
@@ -64,11 +72,13 @@ def papers_way(folder: Path, device: str) -> Callable[[str, list[Passage]], np.n
     import torch
     import transformers
     with hushed():
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True, dtype=torch.float32).eval().to(device)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True,
+            dtype=torch.float32).eval().to(device)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
 
     def score(query, found):
-        batch = tokenizer([query] * len(found), [p.text for p in found], padding='max_length', truncation=True, max_length=512, return_tensors='pt')
+        batch = tokenizer([query] * len(found), [p.text for p in found], padding='max_length', truncation=True, max_length=512,
+                          return_tensors='pt')
         with torch.inference_mode(): return pair_logits(model(**batch.to(device)).logits.float()).cpu().numpy()
     return score
 
@@ -90,7 +100,8 @@ def measured(score, query: str, found: list[Passage], device: str, repeats: int)
             times.append(time.perf_counter() - begin)
     except torch.OutOfMemoryError: return {'s': None, 'note': 'out of memory'}, None
     peak = {'peak_mb': torch.cuda.max_memory_allocated() // 2**20} if gpu else {}
-    return {'s': round(statistics.median(times[1:]), 5), 's_least': round(min(times[1:]), 5), 's_most': round(max(times[1:]), 5), **peak}, scores
+    return {'s': round(statistics.median(times[1:]), 5), 's_least': round(min(times[1:]), 5), 's_most': round(max(times[1:]), 5),
+            **peak}, scores
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
@@ -110,7 +121,8 @@ def main():
     except ModuleNotFoundError: sys.exit('this needs PyTorch and transformers: pip install "cpqa[models]"')
     gpu = args.device.startswith('cuda')
     if gpu and not torch.cuda.is_available():
-        sys.exit('this needs a GPU and a PyTorch with CUDA, and finds none: run it on such a machine, or see that it runs with  --device cpu --layers 2 --depths 5,10 --repeats 1')
+        sys.exit('this needs a GPU and a PyTorch with CUDA, and finds none: run it on such a machine, or see that it runs with  --device '
+                 'cpu --layers 2 --depths 5,10 --repeats 1')
 
     depths, rows = [int(d) for d in args.depths.split(',')], []
     with tempfile.TemporaryDirectory() as work:
@@ -122,14 +134,18 @@ def main():
         for kind in KINDS:
             for depth in depths:
                 found = passages(kind, depth, seed=depth)
-                (fast, scores), (plain, reference) = (measured(way, query, found, args.device, args.repeats) for way in (ours.score, theirs))
+                (fast, scores), (plain, reference) = (measured(way, query, found, args.device,
+                                                               args.repeats) for way in (ours.score, theirs))
                 row = {'texts': kind, 'depth': depth, 'ours': fast, 'paper': plain}
-                if scores is not None and reference is not None: row |= {'times_faster': round(plain['s'] / fast['s'], 2), 'spearman': spearman(scores, reference)}
+                if scores is not None and reference is not None:
+                    row |= {'times_faster': round(plain['s'] / fast['s'], 2), 'spearman': spearman(scores, reference)}
                 rows.append(row)
                 print(json.dumps(row), file=sys.stderr)
         told = ours.describe()
-    result = {'model': f'BERT-base, {args.layers} layers, random weights: times only', 'device': torch.cuda.get_device_name() if gpu else 'cpu', 'cuda': torch.version.cuda,
-              'precision': {'ours': told['precision'], 'paper': 'fp32'}, 'compiled': args.compile, 'budget': ours.budget, 'repeats': args.repeats,
+    result = {'model': f'BERT-base, {args.layers} layers, random weights: times only',
+              'device': torch.cuda.get_device_name() if gpu else 'cpu', 'cuda': torch.version.cuda,
+              'precision': {'ours': told['precision'], 'paper': 'fp32'}, 'compiled': args.compile, 'budget': ours.budget,
+              'repeats': args.repeats,
               'words': KINDS, 'goals': GOAL, 'rows': rows}
     if gpu: save('cross_encoder_gpu', result, (*PACKAGES, 'torch', 'transformers'))
     else: print(json.dumps(result, indent=1))

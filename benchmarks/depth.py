@@ -51,7 +51,8 @@ def sample(n: int, seed: int = 0) -> list[dict]:
 
 
 class Remembered:
-    "A reranker that scores the same passages once: passage by passage if their scores do not depend on their company, or else all of them together."
+    """A reranker that scores the same passages once: passage by passage if their scores do not depend on their company, or else all of
+    them together."""
     def __init__(self, reranker: Reranker):
         self.reranker, self.comparable, self.query, self.known = reranker, comparable(reranker), None, {}
 
@@ -93,7 +94,8 @@ def knee_by_loss(values: dict[int, np.ndarray]) -> dict:
     best = max(values, key=lambda d: values[d].mean())
     for depth in sorted(values):
         d = values[depth] - values[best]
-        if d.mean() >= -WITHIN and interval(d)[0] >= -LOSS: return {'depth': depth, 'best': best, 'difference': round(float(d.mean()), 4), 'interval': interval(d)}
+        if d.mean() >= -WITHIN and interval(d)[0] >= -LOSS:
+            return {'depth': depth, 'best': best, 'difference': round(float(d.mean()), 4), 'interval': interval(d)}
     raise AssertionError('the best depth is within any distance of itself')
 
 
@@ -105,7 +107,8 @@ def kneedle(means: dict[int, float]) -> dict:
     if find_spec('kneed'):
         from kneed import KneeLocator
         found = KneeLocator(x, y, curve='concave', direction='increasing').knee
-        return {'depth': None, 'why': 'kneed finds none'} if found is None else {'depth': depths[int(np.abs(x - found).argmin())], 'by': 'kneed'}
+        return {'depth': None, 'why': 'kneed finds none'} if found is None else {'depth': depths[int(np.abs(x - found).argmin())],
+            'by': 'kneed'}
     above = (y - y[0]) / (y[-1] - y[0]) - (x - x[0]) / (x[-1] - x[0])
     return {'depth': depths[int(above.argmax())], 'by': 'chord'}
 
@@ -172,15 +175,18 @@ def knees(quality: dict) -> list[dict]:
 def main():
     ask = argparse.ArgumentParser()
     ask.add_argument('library')
-    for name, value in (('questions', 0), ('timed', 200), ('slow-questions', 100), ('slow-timed', 10)): ask.add_argument(f'--{name}', type=int, default=value)
+    for name, value in (('questions', 0), ('timed', 200), ('slow-questions', 100), ('slow-timed', 10)):
+        ask.add_argument(f'--{name}', type=int, default=value)
     ask.add_argument('--cross-encoder')
     args, load = ask.parse_args(), os.getloadavg()
     bench, questions = Bench(args.library), sample(args.questions)
     vectors = bench.qa.vectors
     cosine, bm25 = CosineReranker(bench.encoder, stored(vectors)), Remembered(BM25Reranker())
     alone = lambda reranker: TwoStage(vectors, reranker, combine='reranker')
-    quality = bench.quality({'first stage': alone(NoReranker()), 'bm25': alone(bm25), 'cosine': alone(cosine), 'fusion (cpqa)': TwoStage(vectors, bm25)}, questions)
-    times = bench.times({'first stage': alone(NoReranker()), 'bm25': alone(BM25Reranker()), 'cosine': alone(cosine), 'fusion (cpqa)': TwoStage(vectors)},
+    quality = bench.quality({'first stage': alone(NoReranker()), 'bm25': alone(bm25), 'cosine': alone(cosine),
+                             'fusion (cpqa)': TwoStage(vectors, bm25)}, questions)
+    times = bench.times({'first stage': alone(NoReranker()), 'bm25': alone(BM25Reranker()), 'cosine': alone(cosine),
+                         'fusion (cpqa)': TwoStage(vectors)},
                         questions[:args.timed])
     more = {}
     if args.cross_encoder:
@@ -190,7 +196,8 @@ def main():
         quality |= bench.quality({name: TwoStage(vectors, known, **options) for name, options in names.items()}, few)
         times |= bench.times({name: TwoStage(vectors, model, **options) for name, options in names.items()}, few[:args.slow_timed])
         more = {'cross_encoder': model.describe()}
-    save('depth', {'data': 'bioasq_beir', 'questions': len(questions), 'sample_seed': 0 if args.questions else None, 'documents': len(bench.qa.library),
+    save('depth', {'data': 'bioasq_beir', 'questions': len(questions), 'sample_seed': 0 if args.questions else None,
+                   'documents': len(bench.qa.library),
                    'load_average_at_start': [round(x, 1) for x in load], 'interval': '95 %, bootstrap over questions, 10,000 resamples',
                    'knee_rules': {'loss': f'smallest depth within {WITHIN} of the best mean, paired interval against it not below -{LOSS}',
                                   'kneedle': 'of the mean over the logarithm of the depth'},

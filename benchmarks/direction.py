@@ -62,13 +62,16 @@ def summary(rows: list[tuple[str, str]]) -> dict:
     said = [(gold, label) for gold, label in rows if label in ('yes', 'no')]
     filled, constant = [(label if label in ('yes', 'no') else common) == gold for gold, label in rows], [gold == common for gold, _ in rows]
     test = mcnemar(filled, constant)
-    return {'n': len(rows), 'gold': dict(Counter(gold for gold, _ in rows)), 'labels': dict(Counter(label or 'none' for _, label in rows)), 'most_common': common,
-            'coverage': rate(len(said), len(rows)), 'accuracy': rate(sum(g == p for g, p in said), len(said)), 'majority_there': rate(sum(g == common for g, _ in said), len(said)),
+    return {'n': len(rows), 'gold': dict(Counter(gold for gold, _ in rows)), 'labels': dict(Counter(label or 'none' for _, label in rows)),
+            'most_common': common,
+            'coverage': rate(len(said), len(rows)), 'accuracy': rate(sum(g == p for g, p in said), len(said)),
+            'majority_there': rate(sum(g == common for g, _ in said), len(said)),
             'right_of_yes': rate(sum(g == 'yes' for g, p in said if p == 'yes'), sum(p == 'yes' for _, p in said)),
             'right_of_no': rate(sum(g == 'no' for g, p in said if p == 'no'), sum(p == 'no' for _, p in said)),
             'with_majority': rate(sum(filled), len(filled)), 'majority': rate(sum(constant), len(constant)),
             'with_majority_against_majority': {'only_rules': test.only_a, 'only_majority': test.only_b, 'p': float(f'{test.p:.3g}'),
-                                               'difference': [round(x, 4) for x in (test.difference.value, test.difference.low, test.difference.high)]}}
+                                               'difference': [round(x, 4) for x in (test.difference.value, test.difference.low,
+                                                   test.difference.high)]}}
 
 
 def of_text(paper: str, text: str, title: str = '') -> list[Sentence]:
@@ -92,7 +95,8 @@ def pubmedqa() -> dict:
     for q in load('pqa-l', DATA / 'pubmedqa' / 'ori_pqal.json'):
         read = {'abstract': q.context, 'conclusion': ' '.join(q.answers), 'both': '\n'.join([q.context, *q.answers])}
         for what, text in read.items():
-            rows.setdefault(what, {}).setdefault('report' if q.id in test else 'build', []).append((WORDS[q.gold], verdict(q.question, of_text(q.id, text)).label))
+            rows.setdefault(what, {}).setdefault('report' if q.id in test else 'build',
+                                                 []).append((WORDS[q.gold], verdict(q.question, of_text(q.id, text)).label))
     return {what: {part: summary(r) for part, r in sorted(by.items())} for what, by in rows.items()}
 
 
@@ -102,7 +106,10 @@ class Found:
         self.scorer = Kept(shipped('cross-encoder'))
         self.qa = CancerQA(folder, Finding(reranker=self.scorer))
         self.sure = calibrator({k: v for k, v in self.scorer.describe().items() if k != 'runs_in'} | {'reranker': 'default'})
-        self.path, self.known = cache_dir() / 'direction' / f'{self.qa.library.folder.name}-{self.scorer.model.card.sha256["model.bin"][:12]}.jsonl', {}
+        self.path, self.known = (
+            cache_dir() / 'direction' / f'{self.qa.library.folder.name}-{self.scorer.model.card.sha256["model.bin"][:12]}.jsonl',
+            {},
+        )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists(): self.known = dict(json.loads(line) for line in self.path.read_text().splitlines() if line.endswith(']'))
 
@@ -128,9 +135,12 @@ def cited(found: Found, questions: list[dict], gold: dict[str, str]) -> dict:
         answer = reader.read(Gathered(q['text'], evidence, docs, vector=vector))
         ms.append((time.perf_counter() - start) * 1000)
         rows.setdefault(half(int(q['batch'].split('B')[0])), []).append((gold[q['_id']], answer.label))
-        if answer.label in ('yes', 'no'): pointing.append(any(direction(q['text'], c.quote, c.title) == {'yes': 'for', 'no': 'against'}[answer.label] for c in answer.citations))
+        if answer.label in ('yes', 'no'):
+            pointing.append(any(direction(q['text'], c.quote, c.title) == {'yes': 'for',
+                'no': 'against'}[answer.label] for c in answer.citations))
         if n % 25 == 0: say(f'cited: {n} of {len(questions)}')
-    return {part: summary(r) for part, r in sorted(rows.items())} | {'labels_with_a_quote_that_points_so': rate(sum(pointing), len(pointing)), 'ms_reading': quantiles(ms)}
+    return {part: summary(r) for part, r in sorted(rows.items())} | {'labels_with_a_quote_that_points_so': rate(sum(pointing),
+        len(pointing)), 'ms_reading': quantiles(ms)}
 
 
 def ranked(scores) -> np.ndarray: return np.argsort(np.argsort(-np.asarray(scores), kind='stable'))
@@ -145,16 +155,21 @@ def ways(found: Found, question: str, evidence, some) -> dict[str, np.ndarray]:
         spans = sentences(d)
         i = spans.index((a, b))
         around.append(make(d.title, spans[max(0, i - 1)][0], spans[min(len(spans) - 1, i + 1)][1], d))
-    p = {name: found.sure.probability(found.scorer.score(question, ps)) for name, ps in (('alone', alone), ('with title', titled), ('with title and neighbours', around))}
+    p = {name: found.sure.probability(found.scorer.score(question, ps)) for name,
+         ps in (('alone', alone), ('with title', titled), ('with title and neighbours', around))}
     passage = passage_probability(evidence, some)
-    cosines = found.qa.encoder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in some]) @ found.qa.encoder.encode([question], 'query')[0]
-    return p | {'order of the passages': -np.arange(len(some)), 'cosine with title': cosines, 'fused order and cosine': 1 / (6 + np.arange(len(some))) + 1 / (6 + ranked(cosines)),
+    cosines = found.qa.encoder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in some]) @ found.qa.encoder.encode([question],
+        'query')[0]
+    return p | {'order of the passages': -np.arange(len(some)), 'cosine with title': cosines,
+                'fused order and cosine': 1 / (6 + np.arange(len(some))) + 1 / (6 + ranked(cosines)),
                 'alone and passage (cpqa)': mean_of(p['alone'], passage), 'with title and passage': mean_of(p['with title'], passage),
-                'alone and with title': mean_of(p['alone'], p['with title']), 'with title and cosine': mean_of(p['with title'], (1 + cosines) / 2)}
+                'alone and with title': mean_of(p['alone'], p['with title']),
+                'with title and cosine': mean_of(p['with title'], (1 + cosines) / 2)}
 
 
 def chosen(scores, some) -> list[int]:
-    "The best three by the same simple filters for every way: two of a document at most, and none that shares four fifths of its words with another."
+    """The best three by the same simple filters for every way: two of a document at most, and none that shares four fifths of its words
+    with another."""
     taken: list[int] = []
     terms = [set(ENGLISH.analyze(d.text[a:b])) for d, (a, b) in some]
     for i in np.argsort(-np.asarray(scores), kind='stable'):
@@ -166,7 +181,8 @@ def chosen(scores, some) -> list[int]:
 
 
 def choice(found: Found, questions: list[dict]) -> dict:
-    "Share of the quotes that overlap a marked snippet by half, and share of the words of the experts' answer (without the question's) that the quotes hold."
+    """Share of the quotes that overlap a marked snippet by half, and share of the words of the experts' answer (without the question's)
+    that the quotes hold."""
     answers = {q.id: q.answers for q in load('bioasq-all', DATA / 'mirage')}
     ideal = {q['id']: ' '.join(q['ideal_answer'] if isinstance(q['ideal_answer'], list) else [q['ideal_answer']]) for q in golden()}
     wanted, rows = {q['_id'] for q in questions}, {}
@@ -176,7 +192,8 @@ def choice(found: Found, questions: list[dict]) -> dict:
         evidence, docs = found.evidence(q)
         some, marked = candidates(evidence, docs)[:MOST], spans.get(q['_id'], {})
         if not some or q['_id'] not in answers: continue
-        hit = lambda d, a, b: d.id in marked and (not marked[d.id] or any(min(b, t) - max(a, s) >= 0.5 * min(b - a, t - s) for s, t in marked[d.id]))
+        hit = lambda d, a, b: d.id in marked and (not marked[d.id] or any(min(b, t) - max(a, s) >= 0.5 * min(b - a, t - s) for s,
+            t in marked[d.id]))
         asked = set(ENGLISH.analyze(q['text']))
         words = set(ENGLISH.analyze(ideal.get(q['_id'], ''))) - asked
         for name, scores in ways(found, q['text'], evidence, some).items():
@@ -187,7 +204,8 @@ def choice(found: Found, questions: list[dict]) -> dict:
             by['first_marked'].append(hit(some[taken[0]][0], *some[taken[0]][1]))
             if words: by['words'].append(len(words & held) / len(words))
         if n % 25 == 0: say(f'sentences: {n} of {len(questions)}')
-    return {part: {name: {k: {'value': round(float(np.mean(v)), 4), 'interval': interval(v), 'n': len(v)} for k, v in by.items()} for name, by in sorted(ways.items())} for part, ways in sorted(rows.items())}
+    return {part: {name: {k: {'value': round(float(np.mean(v)), 4), 'interval': interval(v), 'n': len(v)} for k, v in by.items()} for name,
+                   by in sorted(ways.items())} for part, ways in sorted(rows.items())}
 
 
 def golden() -> list[dict]:
@@ -203,8 +221,10 @@ def main(a: argparse.Namespace):
     for some in asked.values(): drawn.shuffle(some)
     yes_no = {part: [q for q in some if q['_id'] in gold] for part, some in asked.items()}
     others = {part: [q for q in some if q['_id'] not in gold][:a.questions] for part, some in asked.items()}
-    result = {'data': 'bioasq_beir, rounds 7 to 9 to build and 10 to report; pubmedqa/ori_pqal.json, the test set to report', 'least': LEAST, 'ratio': RATIO,
-              'threshold': PROBABILITY.least, 'interval': '95 %, Wilson; for sentences bootstrap over questions, 10,000 resamples', 'snippets': snippets(Library(a.library), gold)}
+    result = {'data': 'bioasq_beir, rounds 7 to 9 to build and 10 to report; pubmedqa/ori_pqal.json, the test set to report',
+              'least': LEAST, 'ratio': RATIO,
+              'threshold': PROBABILITY.least, 'interval': '95 %, Wilson; for sentences bootstrap over questions, 10,000 resamples',
+              'snippets': snippets(Library(a.library), gold)}
     say('snippets')
     result['pubmedqa'] = pubmedqa()
     say('pubmedqa')

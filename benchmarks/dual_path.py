@@ -61,7 +61,8 @@ def table_ii(fused: list[list[str]], way: list[dict[str, str]], truth: list[set[
     out = {}
     for name, m in category_measures(labels, TOP).items():
         right = [id in t for ids, w, t in zip(fused, way, truth) for id in ids[:TOP] if w[id] == name]
-        out[name] = {'rrf_score': round(m.rrf, 2), 'entropy': round(m.entropy, 3), 'share': [round(x, 4) for x in (m.share.value, m.share.low, m.share.high)],
+        out[name] = {'rrf_score': round(m.rrf, 2), 'entropy': round(m.entropy, 3),
+                     'share': [round(x, 4) for x in (m.share.value, m.share.low, m.share.high)],
                      'documents': len(right), 'gold': round(float(np.mean(right)), 4)}
     return out
 
@@ -86,7 +87,8 @@ def by_size(ids: list[str], terms, dense_hits, truths) -> list[dict]:
         cut = [[[h for h in hits if h.id in keep or h.id in t] for hits in (x, y)] for x, y, t in zip(terms, dense_hits, truths)]
         for depth in (min(DEPTHS), DEPTH):
             lists = [(x[:depth], y[:depth]) for x, y in cut]
-            rows.append({'documents': len(keep), 'depth': depth, **table_ii([[h.id for h in fuse(x, y)] for x, y in lists], [routes(y, x) for x, y in lists], truths)})
+            rows.append({'documents': len(keep), 'depth': depth,
+                         **table_ii([[h.id for h in fuse(x, y)] for x, y in lists], [routes(y, x) for x, y in lists], truths)})
     return rows
 
 
@@ -102,12 +104,14 @@ def main(folder: str):
     words = np.array([len(t.split()) for t in texts])
     parts = {'all': rounds > 0, 'rounds 7-9': rounds < 10, 'round 10': rounds == 10}
     cuts = [int(c) for c in np.quantile(words, [1/3, 2/3])]
-    lengths = {f'up to {cuts[0]} words': words <= cuts[0], f'{cuts[0] + 1} to {cuts[1]} words': (words > cuts[0]) & (words <= cuts[1]), f'over {cuts[1]} words': words > cuts[1]}
+    lengths = {f'up to {cuts[0]} words': words <= cuts[0], f'{cuts[0] + 1} to {cuts[1]} words': (words > cuts[0]) & (words <= cuts[1]),
+               f'over {cuts[1]} words': words > cuts[1]}
     walks = {enough: [walk(r.rungs, index.search, enough=enough, most=DEPTH) for r in ladders] for enough in (20, DEPTH)}
     systems = {'dense': dense, 'bm25': bm25}
     for enough, found in walks.items():
         terms = [list(w.ids) for w in found]
-        systems |= {f'ladder, enough {enough}': terms, f'ladder {enough} and dense, all found': [list(dict.fromkeys((*t, *d))) for t, d in zip(terms, dense)],
+        systems |= {f'ladder, enough {enough}': terms,
+                    f'ladder {enough} and dense, all found': [list(dict.fromkeys((*t, *d))) for t, d in zip(terms, dense)],
                     f'ladder {enough} and dense, fused': [[h.id for h in fuse(w.hits, d)][:DEPTH] for w, d in zip(found, dense_hits)]}
     systems |= {'bm25 and dense, all found': [list(dict.fromkeys((*t, *d))) for t, d in zip(bm25, dense)],
                 'bm25 and dense, fused': [[h.id for h in fuse(t, d)][:DEPTH] for t, d in zip(bm25_hits, dense_hits)]}
@@ -115,31 +119,39 @@ def main(folder: str):
     for name, ids in systems.items():
         found, ranked = np.array([recall(i, t) for i, t in zip(ids, truths)]), np.array([ndcg(i, t) for i, t in zip(ids, truths)])
         for part, mask in {**parts, **lengths}.items():
-            rows.append({'system': name, 'questions': part, 'n': int(mask.sum()), 'without_hits': sum(not i for i, m in zip(ids, mask) if m),
+            rows.append({'system': name, 'questions': part, 'n': int(mask.sum()),
+                         'without_hits': sum(not i for i, m in zip(ids, mask) if m),
                          'documents': round(float(np.mean([len(i) for i, m in zip(ids, mask) if m])), 1),
                          'recall': mean(found[mask]), 'nDCG@10': mean(ranked[mask])})
     shares = {}
     for name, found in {'ladder 20': [w.hits for w in walks[20]], 'ladder 100': [w.hits for w in walks[DEPTH]], 'bm25': bm25_hits}.items():
         fused, way = [[h.id for h in fuse(t, d)] for t, d in zip(found, dense_hits)], [routes(d, t) for t, d in zip(found, dense_hits)]
-        shares[name] = {part: table_ii(*([x for x, m in zip(xs, mask) if m] for xs in (fused, way, truths))) for part, mask in {'all': rounds > 0, **lengths}.items()}
+        shares[name] = {part: table_ii(*([x for x, m in zip(xs, mask) if m] for xs in (fused, way, truths))) for part,
+                        mask in {'all': rounds > 0, **lengths}.items()}
     lists = [w.hits for w in walks[20]], dense_hits, truths
     depths = {'fused': by_depth(*lists, lambda t, d: [h.id for h in fuse(t, d)]), 'in turn': by_depth(*lists, in_turn)}
     sizes = by_size(library.ids, by_words.search(texts, PARTS[0] * DEPTH), by_meaning.search(texts, PARTS[0] * DEPTH), truths)
-    gains = [{'system': a, 'against': b, 'questions': part, 'nDCG@10': mean([ndcg(x, t) - ndcg(y, t) for x, y, t, m in zip(systems[a], systems[b], truths, mask) if m]),
+    gains = [{'system': a, 'against': b, 'questions': part,
+              'nDCG@10': mean([ndcg(x, t) - ndcg(y, t) for x, y, t, m in zip(systems[a], systems[b], truths, mask) if m]),
               'recall': mean([recall(x, t) - recall(y, t) for x, y, t, m in zip(systems[a], systems[b], truths, mask) if m])}
-             for a, b in (('ladder 20 and dense, fused', 'bm25 and dense, fused'), ('ladder 20 and dense, fused', 'dense'), ('ladder 20 and dense, fused', 'ladder, enough 20'), ('ladder, enough 20', 'bm25'), ('ladder, enough 100', 'bm25'))
+             for a, b in (('ladder 20 and dense, fused', 'bm25 and dense, fused'), ('ladder 20 and dense, fused', 'dense'),
+                          ('ladder 20 and dense, fused', 'ladder, enough 20'), ('ladder, enough 20', 'bm25'),
+                          ('ladder, enough 100', 'bm25'))
              for part, mask in {**parts, **lengths}.items()]
     audit = {}
     for enough, found in walks.items():
         steps = Counter(len(w.audit) for w in found)
         last = Counter(kind(w.audit[-1].why) for w in found if w.audit)
         audit[f'enough {enough}'] = {'rungs walked': {str(n): steps[n] for n in sorted(steps)}, 'left at': dict(last.most_common()),
-                                     'reached enough': sum(len(w.ids) >= enough for w in found), 'failed rungs': sum(r.failed for w in found for r in w.audit),
+                                     'reached enough': sum(len(w.ids) >= enough for w in found),
+                                     'failed rungs': sum(r.failed for w in found for r in w.audit),
                                      'first rung found nothing': sum(bool(w.audit) and w.audit[0].hits == 0 for w in found)}
     corrected = sum(bool(r.notes) for r in ladders)
-    save('dual_path', {'library': {'documents': len(library)}, 'n': len(questions), 'depth': DEPTH, 'top': TOP, 'rows': rows, 'shares': shares,
+    save('dual_path', {'library': {'documents': len(library)}, 'n': len(questions), 'depth': DEPTH, 'top': TOP, 'rows': rows,
+                       'shares': shares,
                        'shares by depth': depths, 'shares by library': sizes, 'gains': gains,
-                       'audit': audit, 'rewritings with notes': corrected, 'rungs a ladder': mean([len(r.rungs) for r in ladders])}, packages=PACKAGES)
+                       'audit': audit, 'rewritings with notes': corrected, 'rungs a ladder': mean([len(r.rungs) for r in ladders])},
+                       packages=PACKAGES)
 
 
 if __name__ == '__main__': main(*sys.argv[1:])

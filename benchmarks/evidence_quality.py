@@ -22,10 +22,13 @@ from cpqa.passages.two_stage import TwoStage
 from cpqa.retrieval.term_search import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import embedded_text
 
-OFF_TOPIC = ('How do I bake sourdough bread?', 'What is the capital of France?', 'Who won the 1998 football world cup?', 'How do I change a bicycle tyre?',
-             'What is the best laptop for students?', 'Is it going to rain tomorrow?', 'How do I train a puppy?', 'Explain quantum entanglement.',
+OFF_TOPIC = ('How do I bake sourdough bread?', 'What is the capital of France?', 'Who won the 1998 football world cup?',
+             'How do I change a bicycle tyre?',
+             'What is the best laptop for students?', 'Is it going to rain tomorrow?', 'How do I train a puppy?',
+             'Explain quantum entanglement.',
              'What are good names for a cat?', 'How much is a flight to Rome?', 'asdf qwer zxcv', 'Hello', 'What does my horoscope say?',
-             'When was the Eiffel tower built?', 'How can I fix a leaking tap?', 'What is a list comprehension in Python?', 'What is a blockchain?',
+             'When was the Eiffel tower built?', 'How can I fix a leaking tap?', 'What is a list comprehension in Python?',
+             'What is a blockchain?',
              'Where is the best pizza in Naples?', 'How do I open a game of chess?', 'Which shares should I buy?')
 
 
@@ -48,7 +51,8 @@ def stages(question: str, passages, cosines) -> dict[str, list[int]]:
     query = list(dict.fromkeys(ENGLISH.analyze(question)))
     okapi, plus = (order(form(terms).get_scores(query)) for form in (BM25Okapi, BM25Plus))
     dense, first = order(cosines), [Hit(str(i), 0.0) for i in range(len(passages))]
-    return {'first stage alone': fused(first), 'cosine alone': fused(dense), 'okapi + cosine': fused(okapi, dense), 'bm25+ + cosine': fused(plus, dense),
+    return {'first stage alone': fused(first), 'cosine alone': fused(dense), 'okapi + cosine': fused(okapi, dense),
+            'bm25+ + cosine': fused(plus, dense),
             'bm25+ + cosine + first stage (cpqa)': fused(plus, dense, first)}
 
 
@@ -81,10 +85,12 @@ def main(folder: str):
             quoted.setdefault(f'{name}: answered', []).append(bool(owners))
     summary = lambda v: {'mean': round(float(np.mean(v)), 4), 'interval': interval(v)}
     save('evidence_quality', {
-        'data': 'bioasq_beir', 'n': len(questions), 'depth': qa.finding.depth, 'interval': '95 %, bootstrap over questions, 10,000 resamples',
+        'data': 'bioasq_beir', 'n': len(questions), 'depth': qa.finding.depth,
+        'interval': '95 %, bootstrap over questions, 10,000 resamples',
         'passages_from_relevant_documents': {name: {f'P@{n}': summary(v) for n, v in by_n.items()} for name, by_n in rows.items()},
         'quotes_from_relevant_documents': {name: summary(v) for name, v in quoted.items()},
-        'threshold': THRESHOLD, 'off_topic_questions': len(OFF_TOPIC), 'off_topic_answered': sum(not qa.ask(q).abstained for q in OFF_TOPIC)})
+        'threshold': THRESHOLD, 'off_topic_questions': len(OFF_TOPIC),
+        'off_topic_answered': sum(not qa.ask(q).abstained for q in OFF_TOPIC)})
 
 
 if __name__ == '__main__': main(sys.argv[1])

@@ -58,9 +58,11 @@ WITHOUT = {   # check taken out: names in answering.citations to replace, option
     'text': ({'unsafe': lambda text: ''}, {}),
     'orders': ({'commands': lambda document: False}, {}),
     'quote': ({'find_quote': whole}, {}),
-    'contradiction and support': ({'_hollow': lambda quote, shared: '', 'opposed': lambda a, b: None, 'misfits': lambda a, b: []}, {'support': Agrees()}),
+    'contradiction and support': ({'_hollow': lambda quote, shared: '', 'opposed': lambda a, b: None, 'misfits': lambda a, b: []},
+                                  {'support': Agrees()}),
     'direction': ({}, {'direction': None}),
-    'all of these': ({'unsafe': lambda text: '', 'commands': lambda document: False, 'find_quote': whole, '_hollow': lambda quote, shared: '', 'opposed': lambda a, b: None, 'misfits': lambda a, b: []}, {'support': Agrees(), 'direction': None}),
+    'all of these': ({'unsafe': lambda text: '', 'commands': lambda document: False, 'find_quote': whole, '_hollow': lambda quote,
+                      shared: '', 'opposed': lambda a, b: None, 'misfits': lambda a, b: []}, {'support': Agrees(), 'direction': None}),
 }
 
 
@@ -75,7 +77,8 @@ def run(options: dict, kind: str) -> dict:
     honest = [asked(scene, reader, kind=kind) for scene in SCENES.values()]
     ends = Counter(o.end for o in outcomes)
     return {'n': len(outcomes), **{end: ends[end] for end in ENDS}, 'breaches': dict(Counter(b for o in outcomes for b in o.breaches)),
-            'ids_through': [o.id for o in outcomes if o.end == 'through'], 'honest_answered': sum(not a.abstained for a in honest), 'honest': len(honest), 'table': table(outcomes)}
+            'ids_through': [o.id for o in outcomes if o.end == 'through'], 'honest_answered': sum(not a.abstained for a in honest),
+            'honest': len(honest), 'table': table(outcomes)}
 
 
 def without() -> dict:
@@ -87,12 +90,14 @@ def without() -> dict:
 
 
 def abstracts(every: int = 1, most: int | None = None) -> list[Document]:
-    with gzip.open(DATA/'bioasq_beir'/'corpus.jsonl.gz', 'rt', encoding='utf-8') as f: rows = [json.loads(line) for line in islice(f, 0, most and most * every, every)]
+    with gzip.open(DATA/'bioasq_beir'/'corpus.jsonl.gz', 'rt', encoding='utf-8') as f:
+        rows = [json.loads(line) for line in islice(f, 0, most and most * every, every)]
     return [Document(str(r['_id']), title=r.get('title', ''), text=r['text']) for r in rows]
 
 
 def orders() -> dict:
-    with gzip.open(DATA/'evidence_inference'/'articles.jsonl.gz', 'rt', encoding='utf-8') as f: articles = [Document(a['pmcid'], text=a['text']) for a in map(json.loads, f)]
+    with gzip.open(DATA/'evidence_inference'/'articles.jsonl.gz', 'rt', encoding='utf-8') as f:
+        articles = [Document(a['pmcid'], text=a['text']) for a in map(json.loads, f)]
     sets = {'abstracts': abstracts(), 'full texts': articles, 'demo notes': [n.document() for n in demo_notes()]}
     return {name: share(sum(map(commands, documents)), len(documents)) for name, documents in sets.items()}
 
@@ -110,12 +115,17 @@ def changed(pattern: str, to, rng: Random):
 def quotes() -> dict:
     documents, rng = abstracts(every=16, most=1000), Random(7)
     cases = [(d, d.text[a:b]) for d in documents for a, b in sentences(d) if 60 <= b - a <= 300 and d.text.count(d.text[a:b]) == 1]
-    turns = {'increas': 'decreas', 'decreas': 'increas', 'higher': 'lower', 'lower': 'higher', 'more ': 'less ', 'improved': 'impaired', 'before': 'after', 'women': 'men', ' mg': ' µg', 'with ': 'without '}
-    slips = {'as it is': lambda s: s + ' ', 'white space and marks': lambda s: s.replace(' ', '\u00a0 ').replace('-', '‑'), 'upper case': str.upper,
-             'an article less': changed(r'(?<=[a-z] )(?:the|a|an) (?=[a-z])', '', rng), 'a letter wrong': changed(r'\b([a-z]{4,9})[a-z](?=[a-z]?\b)', r'\1q', rng)}
-    lies = {'another figure': changed(r'\d', lambda d: rng.choice([c for c in string.digits if c != d]), rng), 'a lost denial': changed(r'\b(?:not|no|without|never|neither) ', '', rng),
+    turns = {'increas': 'decreas', 'decreas': 'increas', 'higher': 'lower', 'lower': 'higher', 'more ': 'less ', 'improved': 'impaired',
+             'before': 'after', 'women': 'men', ' mg': ' µg', 'with ': 'without '}
+    slips = {'as it is': lambda s: s + ' ', 'white space and marks': lambda s: s.replace(' ', '\u00a0 ').replace('-', '‑'),
+             'upper case': str.upper,
+             'an article less': changed(r'(?<=[a-z] )(?:the|a|an) (?=[a-z])', '', rng),
+             'a letter wrong': changed(r'\b([a-z]{4,9})[a-z](?=[a-z]?\b)', r'\1q', rng)}
+    lies = {'another figure': changed(r'\d', lambda d: rng.choice([c for c in string.digits if c != d]), rng),
+            'a lost denial': changed(r'\b(?:not|no|without|never|neither) ', '', rng),
             'an added denial': changed(r'\b(was|were|is|are|did|can|may|has|have) (?!not)', r'\1 not ', rng),
-            'a turned word': changed('|'.join(turns), turns.get, rng), 'a word left out': changed(r'(?<=[a-z] )(?!the |an? |of |that |also )[a-z]+ (?=[a-z])', '', rng)}
+            'a turned word': changed('|'.join(turns), turns.get, rng),
+            'a word left out': changed(r'(?<=[a-z] )(?!the |an? |of |that |also )[a-z]+ (?=[a-z])', '', rng)}
     found, ms = {}, []
     for what, changes in (('slips', slips), ('lies', lies)):
         for name, change in changes.items():
@@ -130,5 +140,6 @@ def quotes() -> dict:
 
 
 if __name__ == '__main__':
-    save('injection', {'kinds': dict(Counter(p.kind for p in poisons())), 'attacks': {name: run(*row) for name, row in READERS.items()}, 'without': without(),
+    save('injection', {'kinds': dict(Counter(p.kind for p in poisons())), 'attacks': {name: run(*row) for name, row in READERS.items()},
+                       'without': without(),
                        'orders': orders(), 'quotes': quotes()}, ('cpqa', 'rapidfuzz', 'nupunkt', 'tantivy'))

@@ -32,7 +32,8 @@ def copying(messages, schema) -> str:
     "A model that copies, and invents."
     passage = json.loads(messages[-1].content.split('\n\n')[1])['passages'][0]
     first = re.split(r'(?<=[.])\s', passage['text'])[0]
-    reply = {'claims': [{'text': first, 'pmid': passage['pmid'], 'quote': first}, {'text': 'It cures all of them.', 'pmid': '99999999', 'quote': 'All were cured.'}], 'status': 'answered'}
+    reply = {'claims': [{'text': first, 'pmid': passage['pmid'], 'quote': first},
+                        {'text': 'It cures all of them.', 'pmid': '99999999', 'quote': 'All were cured.'}], 'status': 'answered'}
     properties = schema['properties']
     if 'label' in properties: reply['label'] = properties['label']['enum'][0]
     if 'items' in properties: reply['items'] = [first.split()[0]]
@@ -48,8 +49,10 @@ def asked(question: str, library: str, name: str, env: dict) -> dict | None:
 
 def summed(answers: list[dict | None]) -> dict:
     there = [a for a in answers if a]
-    sound = lambda a: not a['abstained'] and (not a['claims'] or [bool(c['fault']) for c in a['claims']] == [False, True]) and '99999999' not in a['used_PMIDs']
-    return {'n': len(answers), 'errors': len(answers) - len(there), 'sound': sum(map(sound, there)), 'declined': sum(a['abstained'] for a in there), 'asked': sum(a['usage'].get('calls', 0) for a in there)}
+    sound = lambda a: not a['abstained'] and (not a['claims'] or [bool(c['fault']) for c in a['claims']] == [False,
+        True]) and '99999999' not in a['used_PMIDs']
+    return {'n': len(answers), 'errors': len(answers) - len(there), 'sound': sum(map(sound, there)),
+            'declined': sum(a['abstained'] for a in there), 'asked': sum(a['usage'].get('calls', 0) for a in there)}
 
 
 def main(library: str, n: int):
@@ -63,7 +66,8 @@ def main(library: str, n: int):
         for way, (name, env) in ways.items():
             rows[way] = summed([asked(q, library, name, env) for q in questions])
             print(way, rows[way], file=sys.stderr, flush=True)
-    save('llm_ways', {'library': Path(library).name.rpartition('-')[0], 'ways': rows}, ('cpqa', 'anthropic', 'openai', 'transformers', 'torch'))
+    save('llm_ways', {'library': Path(library).name.rpartition('-')[0], 'ways': rows},
+         ('cpqa', 'anthropic', 'openai', 'transformers', 'torch'))
 
 
 if __name__ == '__main__':

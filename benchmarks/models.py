@@ -80,7 +80,9 @@ class Kept:
 
     def __init__(self, folder: Path, max_tokens: int | None = None):
         self.model, self.known = FastCrossEncoder(folder, max_tokens), {}
-        self.path = cache_dir() / 'scores' / f'{self.model.card.sha256["model.bin"][:16]}-{self.model.max_tokens}-{self.model.runs_in}.jsonl'
+        self.path = (
+            cache_dir() / 'scores' / f'{self.model.card.sha256["model.bin"][:16]}-{self.model.max_tokens}-{self.model.runs_in}.jsonl'
+        )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, 'a+', encoding='utf-8') as f:
             f.seek(0)
@@ -112,7 +114,8 @@ class Models:
     "The models under test and the one they were trained from, loaded when they are asked for."
     def __init__(self, a):
         self.a, self.loaded = a, {}
-        self.folders = {'bi-encoder': Path(a.bi or shipped('bi-encoder') or 'none'), 'cross-encoder': Path(a.cross or shipped('cross-encoder') or 'none')}
+        self.folders = {'bi-encoder': Path(a.bi or shipped('bi-encoder') or 'none'),
+                        'cross-encoder': Path(a.cross or shipped('cross-encoder') or 'none')}
 
     def _once(self, name, make):
         if name not in self.loaded: self.loaded[name] = make()
@@ -132,9 +135,11 @@ class Models:
 
     def described(self) -> dict:
         "What tells the models of this run from others."
-        of = lambda model, **more: {'model': model.card.model, 'file': model.card.sha256['model.bin'], 'precision': model.card.precision, 'max_tokens': model.max_tokens, 'runs_in': model.runs_in, **more}
+        of = lambda model, **more: {'model': model.card.model, 'file': model.card.sha256['model.bin'], 'precision': model.card.precision,
+                                    'max_tokens': model.max_tokens, 'runs_in': model.runs_in, **more}
         mb = lambda kind: round(sum(f.stat().st_size for f in self.folders[kind].iterdir()) / 1e6, 1)
-        return {'bi-encoder': of(self.bi, mb=mb('bi-encoder')), 'cross-encoder': of(self.cross.model, mb=mb('cross-encoder'), first=self.cross.first)}
+        return {'bi-encoder': of(self.bi, mb=mb('bi-encoder')),
+                'cross-encoder': of(self.cross.model, mb=mb('cross-encoder'), first=self.cross.first)}
 
 
 # ---- documents: BioASQ by round
@@ -143,8 +148,10 @@ class BioASQ:
     "The questions with their rounds, and one library for each encoder."
     def __init__(self, a, models: Models):
         self.c, self.models = read_collection(a.data / 'bioasq_beir'), models
-        with open(a.data / 'bioasq_beir' / 'queries.jsonl', encoding='utf-8') as f: self.round_of = {q['_id']: int(q['batch'].split('B')[0]) for q in map(json.loads, f)}
-        relevant = lambda wanted: {d for q, grades in self.c.qrels.items() if (self.round_of[q] in TRAINED) == wanted for d, g in grades.items() if g > 0}
+        with open(a.data / 'bioasq_beir' / 'queries.jsonl', encoding='utf-8') as f:
+            self.round_of = {q['_id']: int(q['batch'].split('B')[0]) for q in map(json.loads, f)}
+        relevant = lambda wanted: {d for q, grades in self.c.qrels.items() if (self.round_of[q] in TRAINED) == wanted for d,
+                                   g in grades.items() if g > 0}
         self.trained, self.other = relevant(True), relevant(False)
 
         self.sample = a.questions
@@ -157,7 +164,8 @@ class BioASQ:
         self.source = [d for n, d in enumerate(self.c.documents()) if d.id in wanted or n % 400 == 0]
         self.content = ' '.join(d.id for d in self.source)
 
-    def asked(self, rounds) -> list[str]: return [q for r in rounds for q in some([q for q in self.c.queries if self.round_of[q] == r], self.sample)]
+    def asked(self, rounds) -> list[str]:
+        return [q for r in rounds for q in some([q for q in self.c.queries if self.round_of[q] == r], self.sample)]
 
     def library(self, name: str):
         encoder = self.models.encoders[name]
@@ -185,15 +193,18 @@ def compared(values: dict, pairs, ids: list[str]) -> list[dict]:
     for m in MEASURES:
         both = [[np.array([values[name][m][q] for q in ids]) for name in pair] for pair in pairs]
         p = {str(i): permutation(*x) for i, x in enumerate(both)}
-        for i, adjusted in holm(p).items(): rows[int(i)]['measures'][m] = {**told(paired_bootstrap(*both[int(i)])), 'p': round(p[i], 5), 'p, Holm': round(adjusted, 5)}
+        for i, adjusted in holm(p).items():
+            rows[int(i)]['measures'][m] = {**told(paired_bootstrap(*both[int(i)])), 'p': round(p[i], 5), 'p, Holm': round(adjusted, 5)}
     return rows
 
 
 def retrieval(a, models: Models) -> dict:
     data = BioASQ(a, models)
     plain, own = data.qa('minilm'), data.qa('shipped')
-    systems = {'bm25': (plain, 'bm25', None), 'minilm dense': (plain, 'dense', None), 'minilm hybrid': (plain, 'hybrid', None), 'dense': (own, 'dense', None),
-               'hybrid': (own, 'hybrid', None), 'hybrid + reranker alone': (own, 'hybrid', models.cross.alone()), 'hybrid + reranker': (own, 'hybrid', models.cross)}
+    systems = {'bm25': (plain, 'bm25', None), 'minilm dense': (plain, 'dense', None), 'minilm hybrid': (plain, 'hybrid', None),
+               'dense': (own, 'dense', None),
+               'hybrid': (own, 'hybrid', None), 'hybrid + reranker alone': (own, 'hybrid', models.cross.alone()),
+               'hybrid + reranker': (own, 'hybrid', models.cross)}
     sets = {f'round {r}': data.asked([r]) for r in a.rounds}
     ids = [q for found in sets.values() for q in found]
     if set(TRAINED) <= set(a.rounds): sets[POOLED] = [q for q in ids if data.round_of[q] in TRAINED]
@@ -204,10 +215,12 @@ def retrieval(a, models: Models) -> dict:
     for name, asked in sets.items():
         if not asked: continue
         seen = {'questions': name, 'n': len(asked), 'trained_on': any(data.round_of[q] in TRAINED for q in asked)}
-        rows += [{**seen, 'system': s, 'without_hits': sum(not found[s][q] for q in asked), **{m: told(bootstrap([values[s][m][q] for q in asked])) for m in MEASURES}} for s in systems]
+        rows += [{**seen, 'system': s, 'without_hits': sum(not found[s][q] for q in asked),
+                  **{m: told(bootstrap([values[s][m][q] for q in asked])) for m in MEASURES}} for s in systems]
         tests += [{**seen, **row} for row in compared(values, PAIRS, asked)]
         say(f'{name}: ' + ', '.join(f'{r["system"]} {r["nDCG@10"]["value"]:.3f}' for r in rows if r['questions'] == name))
-    return {'data': 'bioasq_beir', 'documents': len(own.library), 'passages': own.vectors.index.ntotal, 'depth': DEPTH, 'first': models.cross.first,
+    return {'data': 'bioasq_beir', 'documents': len(own.library), 'passages': own.vectors.index.ntotal, 'depth': DEPTH,
+            'first': models.cross.first,
             'relevant_of_round_10': len(data.other), 'of_these_relevant_in_rounds_7_to_9': len(data.other & data.trained),
             'interval': INTERVAL.format('questions'), 'tests_are': TEST, 'rows': rows, 'tests': tests}
 
@@ -217,7 +230,8 @@ def retrieval(a, models: Models) -> dict:
 def evidence_index(articles, name: str, encoder) -> PassageIndex:
     splitter = SentenceSplitter()
     content = hashlib.sha256(json.dumps([(d.id, d.title, d.text) for d in articles]).encode()).hexdigest()
-    build = lambda folder: build_library([passage_documents(articles, splitter)], folder, [VectorPart(encoder, whole, splitter.describe())], wait=600)
+    build = lambda folder: build_library([passage_documents(articles, splitter)], folder, [VectorPart(encoder, whole, splitter.describe())],
+                                         wait=600)
     say(f'{name}: passages of {len(articles)} articles')
     return PassageIndex(kept_library('models-evidence', made_of(content, splitter, True, encoder), build), encoder)
 
@@ -232,20 +246,26 @@ def passages(a, models: Models) -> dict:
     for number, q in enumerate(asked):
         article = q.gold_pmids[0]
         rank = lambda index, way: [h.id for h in index.rank(q.question, len(index.of[article]), way, article)]
-        order = {'minilm dense': rank(plain, 'dense'), 'bm25': rank(plain, 'bm25'), 'minilm hybrid': rank(plain, 'hybrid'), 'dense': rank(own, 'dense'), 'hybrid': rank(own, 'hybrid')}
+        order = {'minilm dense': rank(plain, 'dense'), 'bm25': rank(plain, 'bm25'), 'minilm hybrid': rank(plain, 'hybrid'),
+                 'dense': rank(own, 'dense'), 'hybrid': rank(own, 'hybrid')}
         every = order['hybrid'] + [id for id in own.of[article] if id not in order['hybrid']]
         scores = dict(zip(every, models.cross.score(q.question, [passage[id] for id in every])))
         best = lambda ids: sorted(ids, key=lambda id: -scores[id])   # equal ones keep their order
         order |= {'reranker of all': best(every), f'hybrid {DEPTH} + reranker': best(order['hybrid'][:DEPTH]) + order['hybrid'][DEPTH:]}
-        for name, ids in order.items(): first.setdefault(name, []).append(next((n for n, id in enumerate(ids, 1) if covers(passage[id], m.spans[q.id])), 0))
+        for name, ids in order.items():
+            first.setdefault(name, []).append(next((n for n, id in enumerate(ids, 1) if covers(passage[id], m.spans[q.id])), 0))
         if number % 50 == 49: say(f'{number + 1} of {len(asked)} questions')
     groups = [q.gold_pmids[0] for q in asked]
-    values = {'Hits@5': {name: [float(0 < r <= 5) for r in ranks] for name, ranks in first.items()}, 'MRR@5': {name: [1 / r if 0 < r <= 5 else 0. for r in ranks] for name, ranks in first.items()}}
+    values = {'Hits@5': {name: [float(0 < r <= 5) for r in ranks] for name, ranks in first.items()},
+              'MRR@5': {name: [1 / r if 0 < r <= 5 else 0. for r in ranks] for name, ranks in first.items()}}
     rows = [{'system': name, 'n': len(asked), **{k: told(bootstrap(v[name], groups=groups)) for k, v in values.items()}} for name in first]
     say(', '.join(f'{r["system"]} {r["Hits@5"]["value"]:.3f}' for r in rows))
-    return {'data': 'evidence_inference', 'articles': len(articles), 'questions': len(asked), 'passages': len(own.library), 'passages_an_article': round(len(own.library) / len(articles), 1), 'fusion_k': own.rrf_k,
-            'questions_without_a_passage': sum(r == 0 for r in first['dense']), 'interval': INTERVAL.format('articles, each drawn with all its questions'),
-            'tests_are': 'bootstrap over articles, Holm over all systems on one measure', 'rows': rows, 'tests': by_group(values, groups, 'minilm dense')}
+    return {'data': 'evidence_inference', 'articles': len(articles), 'questions': len(asked), 'passages': len(own.library),
+            'passages_an_article': round(len(own.library) / len(articles), 1), 'fusion_k': own.rrf_k,
+            'questions_without_a_passage': sum(r == 0 for r in first['dense']),
+            'interval': INTERVAL.format('articles, each drawn with all its questions'),
+            'tests_are': 'bootstrap over articles, Holm over all systems on one measure', 'rows': rows,
+            'tests': by_group(values, groups, 'minilm dense')}
 
 
 def by_group(values: dict, groups: list[str], base: str) -> list[dict]:
@@ -263,7 +283,8 @@ def by_group(values: dict, groups: list[str], base: str) -> list[dict]:
 
 def ranked_values(ranks: list[int]) -> dict[str, list[float]]:
     "Rank of the first right answer, 0 for none -> one value a question and measure."
-    return {'MRR@10': [1 / r if 0 < r <= 10 else 0. for r in ranks], 'Hit@1': [float(r == 1) for r in ranks], 'Hit@5': [float(0 < r <= 5) for r in ranks]}
+    return {'MRR@10': [1 / r if 0 < r <= 10 else 0. for r in ranks], 'Hit@1': [float(r == 1) for r in ranks],
+            'Hit@5': [float(0 < r <= 5) for r in ranks]}
 
 
 def general(a, models: Models) -> dict:
@@ -279,18 +300,37 @@ def general(a, models: Models) -> dict:
         matrix, queries = encoder.encode(pool, 'document'), encoder.encode([g.query for g in asked], 'query')
         order[name] = [list(map(str, np.argsort(-(matrix @ q), kind='stable')[:20])) for q in queries]
         say(f'{name}: {len(pool)} answers')
-    measured = lambda ranks, keys, base: ([{'system': s, 'n': len(keys), **{m: told(bootstrap(v, groups=keys)) for m, v in ranked_values(r).items()}} for s, r in ranks.items()],
-                                          by_group({m: {s: ranked_values(r)[m] for s, r in ranks.items()} for m in ranked_values([])}, keys, base))
+    measured = lambda ranks, keys, base: (
+        [{'system': s, 'n': len(keys), **{m: told(bootstrap(v, groups=keys)) for m, v in ranked_values(r).items()}} for s,
+         r in ranks.items()],
+                                          by_group({m: {s: ranked_values(r)[m] for s, r in ranks.items()} for m in ranked_values([])}, keys,
+                                                   base))
     ranks = {f'{name} dense': [place(ids, good) for ids, good in zip(found, right)] for name, found in order.items()}
     rows, tests = measured(ranks, [g.key for g in asked], 'minilm dense')
     few = some(list(range(len(asked))), RERANKED)
     second: dict[str, list[int]] = {'minilm dense': [ranks['minilm dense'][i] for i in few]}
     for name, reranker in (('minilm dense + reranker alone', models.cross.alone()), ('minilm dense + reranker', models.cross)):
-        second[name] = [place([h.id for h in rerank_documents(asked[i].query, [Hit(id, -n) for n, id in enumerate(order['minilm'][i])], [texts[id] for id in order['minilm'][i]], reranker)], right[i]) for i in few]
+        second[name] = [
+            place(
+                [
+                    h.id
+                    for h in rerank_documents(
+                        asked[i].query,
+                        [Hit(id, -n) for n, id in enumerate(order['minilm'][i])],
+                        [texts[id] for id in order['minilm'][i]],
+                        reranker,
+                    )
+                ],
+                right[i],
+            )
+            for i in few
+        ]
     second_rows, second_tests = measured(second, [asked[i].key for i in few], 'minilm dense')
     say(', '.join(f'{r["system"]} {r["MRR@10"]["value"]:.3f}' for r in rows + second_rows))
-    return {'data': 'medquad, held-out topics', 'questions': len(asked), 'topics': len({g.key for g in asked}), 'answers': len(pool), 'words_of_an_answer': 128,
-            'interval': INTERVAL.format('topics, each drawn with all its questions'), 'tests_are': 'bootstrap over topics, Holm over the systems on one measure',
+    return {'data': 'medquad, held-out topics', 'questions': len(asked), 'topics': len({g.key for g in asked}), 'answers': len(pool),
+            'words_of_an_answer': 128,
+            'interval': INTERVAL.format('topics, each drawn with all its questions'),
+            'tests_are': 'bootstrap over topics, Holm over the systems on one measure',
             'rows': rows, 'tests': tests, 'reranked': {'questions': len(few), 'depth': 20, 'rows': second_rows, 'tests': second_tests}}
 
 
@@ -321,8 +361,15 @@ def timing(a, models: Models) -> dict:
             took = (time.perf_counter() - start) * 1000
             if number < 2: continue   # two to warm up
             ms[cap].append(took)
-            tokens[cap].append(float(np.mean([len(p.ids) for p in encode_pairs(network.tokenizer, text, [pair_text(p, network.card.titles) for p in made], cap)])))
-    rows = [{'max_tokens': c, 'questions': len(ms[c]), **quantiles(ms[c]), 'fastest': round(min(ms[c]), 1), 'tokens_a_pair': round(float(np.mean(tokens[c])), 1)} for c in networks]
+            tokens[cap].append(
+                float(
+                    np.mean(
+                        [len(p.ids) for p in encode_pairs(network.tokenizer, text, [pair_text(p, network.card.titles) for p in made], cap)]
+                    )
+                )
+            )
+    rows = [{'max_tokens': c, 'questions': len(ms[c]), **quantiles(ms[c]), 'fastest': round(min(ms[c]), 1),
+             'tokens_a_pair': round(float(np.mean(tokens[c])), 1)} for c in networks]
     say(', '.join(f'{r["max_tokens"]}: {r["p50"]:.0f} ms' for r in rows))
     return {'passages': DEPTH, 'words': WORDS, 'load_average_at_end': [round(x, 1) for x in os.getloadavg()], 'rows': rows}
 
@@ -335,9 +382,11 @@ def caps(a, models: Models) -> dict:
     values = {c: retrieval_values(hits, {q: data.c.qrels[q] for q in asked}, MEASURES) for c, hits in found.items()}
     most = str(max(rerankers))
     one = lambda c, m: [values[c][m][q] for q in asked]
-    rows = [{'max_tokens': int(c), 'n': len(asked), **{m: told(bootstrap(one(c, m))) for m in MEASURES}, 'against_the_most': {m: told(paired_bootstrap(one(c, m), one(most, m))) for m in MEASURES}} for c in found]
+    rows = [{'max_tokens': int(c), 'n': len(asked), **{m: told(bootstrap(one(c, m))) for m in MEASURES},
+             'against_the_most': {m: told(paired_bootstrap(one(c, m), one(most, m))) for m in MEASURES}} for c in found]
     say(', '.join(f'{r["max_tokens"]}: {r["nDCG@10"]["value"]:.3f}' for r in rows))
-    return {'data': 'bioasq_beir, round 10', 'depth': DEPTH, 'first': models.cross.first, 'interval': INTERVAL.format('questions'), 'rows': rows}
+    return {'data': 'bioasq_beir, round 10', 'depth': DEPTH, 'first': models.cross.first, 'interval': INTERVAL.format('questions'),
+            'rows': rows}
 
 
 # ---- what eight bits cost
@@ -345,11 +394,13 @@ def caps(a, models: Models) -> dict:
 def whole_numbers(a, models: Models) -> dict:
     "The trained weights in 32 bits, made ready as the shipped ones were."
     out = {}
-    for kind, folder, load, ready in (('bi-encoder', a.trained_bi, FastEncoder, prepare_encoder), ('cross-encoder', a.trained_cross, FastCrossEncoder, prepare_cross_encoder)):
+    for kind, folder, load, ready in (('bi-encoder', a.trained_bi, FastEncoder, prepare_encoder),
+                                      ('cross-encoder', a.trained_cross, FastCrossEncoder, prepare_cross_encoder)):
         if not folder: continue
         short = models.bi if kind == 'bi-encoder' else models.cross.model
         digest = hashlib.sha256((Path(folder) / 'model.safetensors').read_bytes()).hexdigest()[:12]
-        to, more = cache_dir() / 'models' / f'benchmark-{kind}-{digest}-f32', {'titles': short.card.titles} if kind == 'cross-encoder' else {}
+        to, more = cache_dir() / 'models' / f'benchmark-{kind}-{digest}-f32', {
+            'titles': short.card.titles} if kind == 'cross-encoder' else {}
         if not (to / 'card.json').is_file(): ready(folder, to, 'f32', max_tokens=short.card.max_tokens, **more)
         out[kind] = load(to, short.max_tokens)
     if not out: raise SystemExit('short needs --trained-bi or --trained-cross: the folders that training wrote')
@@ -360,7 +411,8 @@ def short(a, models: Models) -> dict:
     from scipy.stats import spearmanr
     data, exact = BioASQ(a, models), whole_numbers(a, models)
     own, asked = data.qa('shipped'), some(data.asked([10]), 100)
-    score = {kind: {'32 bits': f, 'shipped': s} for kind, f, s in [(k, _scorer(k, exact[k]), _scorer(k, models.bi if k == 'bi-encoder' else models.cross)) for k in exact]}
+    score = {kind: {'32 bits': f, 'shipped': s} for kind, f,
+             s in [(k, _scorer(k, exact[k]), _scorer(k, models.bi if k == 'bi-encoder' else models.cross)) for k in exact]}
     rho, hits = {kind: [] for kind in exact}, {kind: {form: {} for form in ('32 bits', 'shipped')} for kind in exact}
     for q in asked:
         text = data.c.queries[q]
@@ -375,12 +427,16 @@ def short(a, models: Models) -> dict:
                 hits[kind][form][q] = [Hit(d, v) for d, v in sorted(best.items(), key=lambda x: -x[1])]
     rows = []
     for kind in exact:
-        ndcg = {form: list(retrieval_values(found, {q: data.c.qrels[q] for q in asked}, ['nDCG@10'])['nDCG@10'].values()) for form, found in hits[kind].items()}
+        ndcg = {form: list(retrieval_values(found, {q: data.c.qrels[q] for q in asked}, ['nDCG@10'])['nDCG@10'].values()) for form,
+                found in hits[kind].items()}
         card = models.bi.card if kind == 'bi-encoder' else models.cross.model.card
-        rows.append({'kind': kind, 'n': len(asked), 'same_weights': exact[kind].card.weights == card.weights, 'spearman': round(float(np.mean(rho[kind])), 4), 'spearman_lowest': round(min(rho[kind]), 4),
-                     **{f'nDCG@10, {form}': told(bootstrap(v)) for form, v in ndcg.items()}, 'shipped_less_32_bits': told(paired_bootstrap(ndcg['shipped'], ndcg['32 bits']))})
+        rows.append({'kind': kind, 'n': len(asked), 'same_weights': exact[kind].card.weights == card.weights,
+                     'spearman': round(float(np.mean(rho[kind])), 4), 'spearman_lowest': round(min(rho[kind]), 4),
+                     **{f'nDCG@10, {form}': told(bootstrap(v)) for form, v in ndcg.items()},
+                     'shipped_less_32_bits': told(paired_bootstrap(ndcg['shipped'], ndcg['32 bits']))})
     say(str(rows))
-    return {'data': f'bioasq_beir, round 10, the passages of the first {DEPTH} documents, ordered by the score alone', 'interval': INTERVAL.format('questions'), 'rows': rows}
+    return {'data': f'bioasq_beir, round 10, the passages of the first {DEPTH} documents, ordered by the score alone',
+            'interval': INTERVAL.format('questions'), 'rows': rows}
 
 
 def _scorer(kind: str, model):
@@ -393,14 +449,19 @@ def _scorer(kind: str, model):
 def figures(parts: dict) -> dict[str, list[Measured]]:
     "What the cards of the two models say of them, of the parts that were measured on all questions."
     out: dict[str, list[Measured]] = {'bi-encoder': [], 'cross-encoder': []}
-    wanted = {'retrieval': (('nDCG@10', 'R@10', 'MRR@10'), 'BioASQ round 10, on which choices were looked at', {'dense': 'bi-encoder', 'hybrid': 'bi-encoder', 'hybrid + reranker alone': 'cross-encoder', 'hybrid + reranker': 'cross-encoder'}),
-              'passages': (('Hits@5',), 'within an article, Evidence Inference, articles not trained on', {'minilm dense': 'bi-encoder', 'dense': 'bi-encoder', 'hybrid': 'bi-encoder', 'reranker of all': 'cross-encoder'}),
+    wanted = {'retrieval': (('nDCG@10', 'R@10', 'MRR@10'), 'BioASQ round 10, on which choices were looked at',
+                            {'dense': 'bi-encoder', 'hybrid': 'bi-encoder', 'hybrid + reranker alone': 'cross-encoder',
+                             'hybrid + reranker': 'cross-encoder'}),
+              'passages': (('Hits@5',), 'within an article, Evidence Inference, articles not trained on',
+                           {'minilm dense': 'bi-encoder', 'dense': 'bi-encoder', 'hybrid': 'bi-encoder',
+                            'reranker of all': 'cross-encoder'}),
               'general': (('MRR@10',), 'MedQuAD, topics not trained on', {'minilm dense': 'bi-encoder', 'shipped dense': 'bi-encoder'})}
     for part, (measures, where, systems) in wanted.items():
         if part not in parts or parts[part]['sample']: continue
         for row in parts[part]['rows']:
             if row['system'] not in systems or row.get('questions', 'round 10') != 'round 10': continue
-            out[systems[row['system']]] += [Measured(f'{m}, {where}: {row["system"]}', row[m]['value'], row['n'], *row[m]['interval']) for m in measures]
+            out[systems[row['system']]] += [Measured(f'{m}, {where}: {row["system"]}', row[m]['value'], row['n'],
+                                                     *row[m]['interval']) for m in measures]
     return out
 
 
@@ -411,7 +472,8 @@ USES = {name: ('cross-encoder',) if name == 'time' else ('bi-encoder', 'cross-en
 def before(path: Path, described: dict) -> dict:
     "The parts of the result file that were measured with these models."
     parts = json.loads(path.read_text(encoding='utf-8')).get('parts', {}) if path.exists() else {}
-    kept = {name: part for name, part in parts.items() if name in DO and all(part['models'][kind] == described[kind] for kind in USES[name])}
+    kept = {name: part for name, part in parts.items() if name in DO
+            and all(part['models'][kind] == described[kind] for kind in USES[name])}
     for name in parts.keys() - kept.keys(): say(f'the part {name} was measured with other models and is taken out: measure it again')
     return kept
 
@@ -421,7 +483,8 @@ def joined(old: dict | None, new: dict) -> dict:
     if not old or old['sample'] or new['sample']: return new
     measured = {row['questions'] for row in new['rows']}
     rest = {key: [row for row in old[key] if row['questions'] not in measured] for key in ('rows', 'tests')}
-    return {**new, **{key: rest[key] + new[key] for key in rest}, 'commands_before': sorted({*old.get('commands_before', []), old['command']} - {new['command']}) if rest['rows'] else []}
+    return {**new, **{key: rest[key] + new[key] for key in rest},
+            'commands_before': sorted({*old.get('commands_before', []), old['command']} - {new['command']}) if rest['rows'] else []}
 
 
 def main():
@@ -433,7 +496,8 @@ def main():
     ask.add_argument('--max-tokens', type=int, help='that the reranker reads of a pair; none is what its card says')
     ask.add_argument('--questions', type=int, help='so many for each part, to try it')
     ask.add_argument('--name', default='models', help='of the result')
-    ask.add_argument('--cards', action='store_true', help='measure nothing: write the figures of the result file on the cards of the models')
+    ask.add_argument('--cards', action='store_true',
+                     help='measure nothing: write the figures of the result file on the cards of the models')
     a = ask.parse_args()
     a.rounds = sorted({int(r) for r in a.rounds.split(',')})
     wanted = [p.strip() for p in a.only.split(',')]
@@ -446,7 +510,8 @@ def main():
     for name in wanted:
         start, load = time.monotonic(), [round(x, 1) for x in os.getloadavg()]
         say(f'{name} begins')
-        part = {'command': ' '.join(['python', *sys.argv]), 'date': date.today().isoformat(), 'sample': a.questions, 'load_average_at_start': load, 'models': {kind: described[kind] for kind in USES[name]}, **DO[name](a, models)}
+        part = {'command': ' '.join(['python', *sys.argv]), 'date': date.today().isoformat(), 'sample': a.questions,
+                'load_average_at_start': load, 'models': {kind: described[kind] for kind in USES[name]}, **DO[name](a, models)}
         part['seconds'] = round(time.monotonic() - start)
         parts = before(path, described)
         parts[name] = joined(parts.get(name), part) if name == 'retrieval' else part

@@ -28,7 +28,8 @@ N, WAITS = 50, (0.0, 0.01, 0.05)
 def server(folder: str, wait: float):
     "`cpqa entrez serve` in a process of its own; yields its address."
     options = ['--misbehave', f'slow={wait}'] if wait else []
-    process = subprocess.Popen([sys.executable, '-c', 'import sys; from cpqa.cli import main; sys.exit(main())', 'entrez', 'serve', '--library', folder, *options],
+    process = subprocess.Popen([sys.executable, '-c', 'import sys; from cpqa.cli import main; sys.exit(main())', 'entrez', 'serve',
+                                '--library', folder, *options],
                                stdout=subprocess.PIPE, text=True, bufsize=1)
     try:
         for line in process.stdout:
@@ -58,7 +59,9 @@ def main(folder: str):
                 for name, way in ways[n % 3:] + ways[:n % 3]: times[name].append(seconds(lambda: way(rewriting)))
         term, dense, both = (np.array(times[name]) for name in ('term', 'dense', 'both'))
         slower, quicker, total = np.maximum(term, dense), np.minimum(term, dense), term + dense
-        rows.append({'wait_s': wait, 'n': N, **{name: quantiles(1000 * t) for name, t in (('term', term), ('dense', dense), ('both', both), ('slower', slower), ('sum', total))},
+        rows.append({'wait_s': wait, 'n': N,
+                     **{name: quantiles(1000 * t) for name,
+                        t in (('term', term), ('dense', dense), ('both', both), ('slower', slower), ('sum', total))},
                      'both / slower': {'mean': round(float((both / slower).mean()), 3), 'interval': interval(both / slower)},
                      'both / sum': {'mean': round(float((both / total).mean()), 3), 'interval': interval(both / total)},
                      'could save': {'mean_ms': round(1000 * float(quicker.mean()), 2)},

@@ -34,12 +34,20 @@ def compact(report: dict) -> dict:
     short = lambda m, *keys: [round(m[key], 4) for key in keys]
     text = lambda row, keys: ' | '.join(row[key] for key in keys)
     cell = ('segmenter', 'retriever', 'reranker', 'scope')
-    rows = {text(r, cell): {**{name: str(short(m, 'value', 'low', 'high'))[1:-1] for name, m in r['measures'].items()}, 'words_per_passage': r['words_per_passage'], 'words_read': r['words_read'],
+    rows = {text(r, cell): {**{name: str(short(m, 'value', 'low', 'high'))[1:-1] for name, m in r['measures'].items()},
+                            'words_per_passage': r['words_per_passage'], 'words_read': r['words_read'],
                             'fewer_than_k': round(r['fewer_than_k'], 4), 'failed': r['n_failed']} for r in report['rows']}
-    cut = {r['segmenter']: {'passages': r['n_passages'], 'passages_per_document': r['passages_per_document'], **({'chance': r['chance']} if r['chance'] else {})} for r in sorted(report['rows'], key=lambda r: r['scope'], reverse=True)}
-    compared = {f'{c["what"]}: {text(c, cell)} | against {c["against"]}': {name: str(short(m, 'difference', 'low', 'high', 'p', 'p_holm'))[1:-1] for name, m in c['measures'].items()} for c in report['comparisons']}
+    cut = {r['segmenter']: {'passages': r['n_passages'], 'passages_per_document': r['passages_per_document'],
+                            **({'chance': r['chance']} if r['chance'] else {})} for r in sorted(report['rows'], key=lambda r: r['scope'],
+                                reverse=True)}
+    compared = {f'{c["what"]}: {text(c, cell)} | against {c["against"]}': {
+        name: str(short(m, 'difference', 'low', 'high', 'p', 'p_holm'))[1:-1] for name,
+        m in c['measures'].items()} for c in report['comparisons']}
     kept = ('articles', 'n_questions', 'n_articles', 'n_articles_searched', 'k', 'depth', 'metadata', 'baseline', 'family', 'interval')
-    return {name: report[name] for name in kept} | {'segmenters': cut, 'columns': {'rows': 'value, low, high', 'comparisons': 'difference, low, high, p, p adjusted'}, 'rows': rows, 'comparisons': compared}
+    return {name: report[name] for name in kept} | {'segmenters': cut,
+                                                    'columns': {'rows': 'value, low, high',
+                                                                'comparisons': 'difference, low, high, p, p adjusted'}, 'rows': rows,
+                                                                'comparisons': compared}
 
 
 def main():
@@ -54,13 +62,15 @@ def main():
     baseline = BASELINE if BASELINE in segmenters else segmenters[0]
     ROOT.joinpath('.cache').mkdir(exist_ok=True)
     begun = time.monotonic()
-    report = lambda articles: evaluate_passage_grid(DATA / 'evidence_inference', segmenters, baseline=baseline, metadata=metadata, out=args.cells, progress=show(), articles=articles)
+    report = lambda articles: evaluate_passage_grid(DATA / 'evidence_inference', segmenters, baseline=baseline, metadata=metadata,
+                                                    out=args.cells, progress=show(), articles=articles)
     first = report(None if args.articles == 'all' else args.articles)
     print('\n'.join(grid_lines(first)), file=sys.stderr)
     result = compact(first)
     if args.articles == 'all':   # the same cells, the questions of one half: what the tuned segmenters are worth
         held = compact(report('test'))
-        result['test_half'] = {key: held[key] for key in ('n_questions', 'n_articles', 'rows')} | {'comparisons': {c: m for c, m in held['comparisons'].items() if c.startswith('segmenter: seos')}}
+        result['test_half'] = {key: held[key] for key in ('n_questions', 'n_articles', 'rows')} | {'comparisons': {c: m for c,
+            m in held['comparisons'].items() if c.startswith('segmenter: seos')}}
     save(args.name, {'data': 'evidence_inference', **result, 'seconds': round(time.monotonic() - begun)})
 
 

@@ -17,7 +17,8 @@ from cpqa.evaluation.collections import read_marked
 from cpqa.evaluation.statistics import holm, paired_by_group
 
 FILES = {'title': 'passage_grid', 'nothing': 'passage_grid_bare', 'title + section': 'passage_grid_section'}
-CELLS = [(*c, 'none', scope) for *c, scope in product(('sentences:128:32', 'seos:128:32'), ('bm25', 'dense', 'hybrid'), ('article', 'global'))]
+CELLS = [(*c, 'none', scope) for *c, scope in product(('sentences:128:32', 'seos:128:32'), ('bm25', 'dense', 'hybrid'),
+                                                      ('article', 'global'))]
 MEASURES = {'Hits@5': ('first', 5), 'Hits@320words': ('needed', 320), 'Hits@640words': ('needed', 640)}
 
 
@@ -35,17 +36,22 @@ def within(line: dict, measure: str) -> list[float]:
 
 def main():
     headers, cells = zip(*map(read, FILES))
-    assert len({(h['data'], h['sections'], h['model'], h['depth']) for h in headers}) == 1, 'the runs are of different data, models or depths'
+    assert len({(h['data'], h['sections'], h['model'],
+                 h['depth']) for h in headers}) == 1, 'the runs are of different data, models or depths'
     of = dict(zip(FILES, cells))
     articles = [q.gold_pmids[0] for q in read_marked(DATA / 'evidence_inference').questions]
-    pairs = {f'{head} | {" | ".join(c)} | {m}': (within(of[head][c], m), within(of['title'][c], m)) for head in FILES if head != 'title' for c in CELLS for m in MEASURES}
+    pairs = {f'{head} | {" | ".join(c)} | {m}': (within(of[head][c], m), within(of['title'][c], m)) for head in FILES if head != 'title'
+             for c in CELLS for m in MEASURES}
     found = paired_by_group(pairs, articles, resamples=20_000)
     adjusted = {}
     for head, m in product(FILES, MEASURES):
         if family := {k: p.p for k, p in found.items() if k.startswith(f'{head} | ') and k.endswith(f' | {m}')}: adjusted |= holm(family)
-    save('passage_heads', {'data': 'evidence_inference', 'questions': len(articles), 'articles': len(set(articles)), 'against': 'title', 'reranker': 'none',
-                           'columns': 'difference, low, high, p, p adjusted', 'interval': '95 %, bootstrap over the articles, each drawn with all its questions; differences paired',
-                           'comparisons': {k: [round(x, 4) for x in (p.difference.value, p.difference.low, p.difference.high, p.p, adjusted[k])] for k, p in found.items()}})
+    save('passage_heads', {'data': 'evidence_inference', 'questions': len(articles), 'articles': len(set(articles)), 'against': 'title',
+                           'reranker': 'none',
+                           'columns': 'difference, low, high, p, p adjusted',
+                           'interval': '95 %, bootstrap over the articles, each drawn with all its questions; differences paired',
+                           'comparisons': {k: [round(x, 4) for x in (p.difference.value, p.difference.low, p.difference.high, p.p,
+                                                                     adjusted[k])] for k, p in found.items()}})
 
 
 if __name__ == '__main__': main()

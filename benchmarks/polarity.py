@@ -50,8 +50,14 @@ def pairs():
         text, spans = articles[q['pmcid']], sorted({tuple(s) for s in q['evidence']})
         x, y = re.fullmatch(r'Compared with .*, what is the effect of (.*) on (.*)\?', q['question'], re.S).groups()
         for value, claim in CLAIMS.items():
-            yield 'no_effect' if value == '0' else 'claims', q['pmcid'], claim.format(x=x, y=y), text[slice(*spans[0])], value != LABELS[q['label']]
-        apart = [(s, t) for i, s in enumerate(spans) for t in spans[i + 1:] if s[1] <= t[0] and text[slice(*s)].strip() != text[slice(*t)].strip()]
+            yield 'no_effect' if value == '0' else 'claims', q['pmcid'], claim.format(x=x,
+                y=y), text[slice(*spans[0])], value != LABELS[q['label']]
+        apart = [
+            (s, t)
+            for i, s in enumerate(spans)
+            for t in spans[i + 1 :]
+            if s[1] <= t[0] and text[slice(*s)].strip() != text[slice(*t)].strip()
+        ]
         for s, t in apart[:1]: yield 'same_answer', q['pmcid'], text[slice(*s)], text[slice(*t)], False
 
 
@@ -67,7 +73,8 @@ def rate(ids: list[str], hits: np.ndarray, of: np.ndarray) -> dict | None:
     n = int(of.sum())
     if not n: return None
     found = wilson(int(hits.sum()), n)
-    return {'value': round(found.value, 4), 'low': round(found.low, 4), 'high': round(found.high, 4), 'n': n, 'by_article': by_article(ids, hits, of)}
+    return {'value': round(found.value, 4), 'low': round(found.low, 4), 'high': round(found.high, 4), 'n': n,
+            'by_article': by_article(ids, hits, of)}
 
 
 def summary(rows: list[tuple[str, bool, bool]]) -> dict:
@@ -85,13 +92,15 @@ def by_share(known: list[tuple]) -> dict:
     for least in SHARES:
         rows = {}
         for task, id, a, b, gold in known: rows.setdefault(task, []).append((id, gold, opposed(a, b, least) is not None))
-        out[str(least)] = {task: {k: v['value'] if isinstance(v, dict) else v for k, v in summary(r).items() if k in ('flagged', 'precision', 'recall', 'flagged_wrongly')}
+        out[str(least)] = {task: {k: v['value'] if isinstance(v, dict) else v for k,
+                                  v in summary(r).items() if k in ('flagged', 'precision', 'recall', 'flagged_wrongly')}
                            for task, r in sorted(rows.items())}
     return out
 
 
 def main():
-    judges = {'rules': lambda a, b: opposed(a, b) is not None, 'any_negation': lambda a, b: bool(NEGATION.search(a)) != bool(NEGATION.search(b))}
+    judges = {'rules': lambda a, b: opposed(a, b) is not None, 'any_negation': lambda a,
+              b: bool(NEGATION.search(a)) != bool(NEGATION.search(b))}
     rows, spent, n, all_pairs = {}, 0.0, 0, list(pairs())
     for task, id, a, b, gold in all_pairs:
         for name, judge in judges.items():
@@ -99,9 +108,11 @@ def main():
             found = judge(a, b)
             if name == 'rules': spent, n = spent + perf_counter() - start, n + 1
             rows.setdefault('seen' if seen(id) else 'held_out', {}).setdefault(task, {}).setdefault(name, []).append((id, gold, found))
-    save('polarity', {'data': 'pubmedqa/ori_pqal.json and evidence_inference', 'share': SHARE, 'interval': '95 %, Wilson; by_article: percentile bootstrap of articles',
+    save('polarity', {'data': 'pubmedqa/ori_pqal.json and evidence_inference', 'share': SHARE,
+                      'interval': '95 %, Wilson; by_article: percentile bootstrap of articles',
                       'ms_per_pair': round(1000 * spent / n, 2),
-                      **{half: {task: {name: summary(r) for name, r in by.items()} for task, by in sorted(tasks.items())} for half, tasks in sorted(rows.items())},
+                      **{half: {task: {name: summary(r) for name, r in by.items()} for task, by in sorted(tasks.items())} for half,
+                         tasks in sorted(rows.items())},
                       'share_on_seen': by_share([p for p in all_pairs if seen(p[1])])})
 
 

@@ -49,8 +49,10 @@ WHOLE = 30_000           # citations in one of its files; with fewer, a trial, n
 
 # ---- the file
 
-WORDS = 'tumour cell growth therapy risk gene receptor marker survival response dose protein pathway imaging lung breast colon blood bone liver'.split()
-NAMES = 'Anders Brandt Costa Dubois Eriksen Fischer Garcia Haddad Ivanov Jensen Kimura Lopez Moreau Novak Okafor Petrov Quist Rossi Sato Tanaka'.split()
+WORDS = ('tumour cell growth therapy risk gene receptor marker survival response dose protein pathway imaging lung breast colon '
+         'blood bone liver').split()
+NAMES = ('Anders Brandt Costa Dubois Eriksen Fischer Garcia Haddad Ivanov Jensen Kimura Lopez Moreau Novak Okafor Petrov Quist '
+         'Rossi Sato Tanaka').split()
 
 
 def term(kind: str, vocabulary: int, rng: random.Random) -> MeshTerm:
@@ -62,13 +64,16 @@ def term(kind: str, vocabulary: int, rng: random.Random) -> MeshTerm:
 
 def invented(d: Document, n: int, rng: random.Random) -> Document:
     "`d` with what BEIR does not say about it."
-    mesh = tuple(MeshHeading(term('D', 30_000, rng), tuple(term('Q', 76, rng) for _ in range(rng.choice((0, 0, 1, 2))))) for _ in range(rng.randint(5, 16)))
-    of_journal = random.Random(f'J{int(6_000 ** rng.random())}')   # a file of 30,000 comes from some thousands of journals, a few of them large
+    mesh = tuple(MeshHeading(term('D', 30_000, rng),
+                             tuple(term('Q', 76, rng) for _ in range(rng.choice((0, 0, 1, 2))))) for _ in range(rng.randint(5, 16)))
+    # a file of 30,000 comes from some thousands of journals, a few of them large
+    of_journal = random.Random(f'J{int(6_000 ** rng.random())}')
     year, journal = rng.randint(1975, 2024), ' '.join(of_journal.choice(WORDS) for _ in range(4)).capitalize()
     authors = tuple(f'{rng.choice(NAMES)} {"".join(rng.sample("ABCDEFGHJKLMNPRST", rng.randint(1, 2)))}' for _ in range(rng.randint(1, 9)))
     title = d.title or ' '.join(d.text.split()[:14]).rstrip('.') + '.'
     return Document(str(n), title=title, text=d.text, year=year, date=f'{year}-{rng.randint(1, 12):02}' if rng.random() < .8 else f'{year}',
-                    journal=journal, journal_abbr=' '.join(w[:4] for w in journal.split()).title(), authors=authors, mesh=mesh, languages=('eng',),
+                    journal=journal, journal_abbr=' '.join(w[:4] for w in journal.split()).title(), authors=authors, mesh=mesh,
+                    languages=('eng',),
                     publication_types=('Journal Article', "Research Support, Non-U.S. Gov't")[:rng.randint(1, 2)],
                     doi=f'10.1000/toy.{n}', pmcid=f'PMC{n}' if rng.random() < .25 else '')
 
@@ -83,14 +88,18 @@ def fuller(e: etree._Element, n: int, rng: random.Random) -> etree._Element:
     journal, issue = c.find('Article/Journal'), c.find('Article/Journal/JournalIssue')
     journal.insert(0, element('ISSN', '1234-5678', IssnType='Electronic'))
     issue[:] = [element('Volume', number()), element('Issue', '3'), *issue]
-    c.find('Article').insert(2, element('Pagination', element('StartPage', number()), element('EndPage', number()), element('MedlinePgn', '113-25')))
+    c.find('Article').insert(2, element('Pagination', element('StartPage', number()), element('EndPage', number()),
+                                        element('MedlinePgn', '113-25')))
     for a in c.iterfind('Article/AuthorList/Author'):
         a.insert(1, element('ForeName', rng.choice(NAMES)))
-        place = f'Department of {rng.choice(WORDS).title()} Research, University of {rng.choice(NAMES)}, 12 {rng.choice(NAMES)} Street, Toytown, Toyland.'
+        place = (f'Department of {rng.choice(WORDS).title()} Research, University of {rng.choice(NAMES)}, 12 {rng.choice(NAMES)} Street, '
+                 'Toytown, Toyland.')
         if rng.random() < .7: a.append(element('AffiliationInfo', element('Affiliation', place)))
     info = c.find('MedlineJournalInfo')
-    info.insert(0, element('Country', 'United States')), info.extend([element('NlmUniqueID', '9891830'), element('ISSNLinking', '1234-5678')])
-    chemicals = [element('Chemical', element('RegistryNumber', '0'), element('NameOfSubstance', rng.choice(WORDS).title(), UI='D000970')) for _ in range(rng.randint(0, 5))]
+    info.insert(0, element('Country', 'United States')), info.extend([element('NlmUniqueID', '9891830'),
+                                                                      element('ISSNLinking', '1234-5678')])
+    chemicals = [element('Chemical', element('RegistryNumber', '0'),
+                         element('NameOfSubstance', rng.choice(WORDS).title(), UI='D000970')) for _ in range(rng.randint(0, 5))]
     if chemicals: info.addnext(element('ChemicalList', *chemicals))
     keywords = [element('Keyword', rng.choice(WORDS), MajorTopicYN='N') for _ in range(rng.randint(0, 6))]
     if keywords: c.append(element('KeywordList', *keywords, Owner='NOTNLM'))
@@ -104,7 +113,9 @@ def fuller(e: etree._Element, n: int, rng: random.Random) -> etree._Element:
 
 def reference(rng: random.Random) -> etree._Element:
     words = ' '.join(rng.choice(WORDS) for _ in range(12)).capitalize()
-    return element('Reference', element('Citation', f'{rng.choice(NAMES)} A, {rng.choice(NAMES)} B. {words}. J Toy Res. 2010;{rng.randint(1, 99)}:11-19.'),
+    return element('Reference',
+                   element('Citation', f'{rng.choice(NAMES)} A, {rng.choice(NAMES)} B. {words}. J Toy Res. '
+                                       f'2010;{rng.randint(1, 99)}:11-19.'),
                    element('ArticleIdList', element('ArticleId', str(rng.randrange(10**8)), IdType='pubmed')))
 
 
@@ -148,7 +159,9 @@ def biopython(path):
             n += line == b'  </PubmedArticle>\n'
             if n == 1000 or line == b'</PubmedArticleSet>\n':
                 if n:
-                    for a in Entrez.read(io.BytesIO(opening + b''.join(block) + (b'</PubmedArticleSet>' if n == 1000 and line != b'</PubmedArticleSet>\n' else b'')))['PubmedArticle']:
+                    for a in Entrez.read(io.BytesIO(opening
+                                                    + b''.join(block) + (b'</PubmedArticleSet>' if n == 1000
+                                                        and line != b'</PubmedArticleSet>\n' else b'')))['PubmedArticle']:
                         yield str(a['MedlineCitation']['PMID']), str(a['MedlineCitation']['Article']['ArticleTitle'])
                 block, n = [], 0
 
@@ -174,7 +187,8 @@ def cpqa_two_files(path):
 
 
 READERS = {   # name: the reader, what it is given, how many times it reads the file
-    'biopython (reference)': (biopython, '', 1), 'pubmed_parser, packed (peer)': (pubmed_parser, '.gz', 1), 'cpqa': (cpqa, '', 1), 'cpqa, packed': (cpqa, '.gz', 1),
+    'biopython (reference)': (biopython, '', 1), 'pubmed_parser, packed (peer)': (pubmed_parser, '.gz', 1), 'cpqa': (cpqa, '', 1),
+    'cpqa, packed': (cpqa, '.gz', 1),
     'cpqa, a tree each': (cpqa_tree, '', 1), 'cpqa, packed, two files side by side': (cpqa_two_files, '.gz', 2)}
 SLOW, SLOW_RUNS = ('biopython (reference)', 'pubmed_parser, packed (peer)', 'cpqa, a tree each'), 2
 
@@ -195,7 +209,8 @@ def read(which: str, path: str):
         if n <= CHECKED: found.append((pmid, squeezed(title or '')))
         digest = (digest * 31 + int(pmid)) % (2**61 - 1)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    print(json.dumps({'records': n, 'seconds': seconds, 'cpu_seconds': cpu, 'peak_memory_mb': peak_mb(resource.RUSAGE_SELF), 'pmids': digest,
+    print(json.dumps({'records': n, 'seconds': seconds, 'cpu_seconds': cpu, 'peak_memory_mb': peak_mb(resource.RUSAGE_SELF),
+                      'pmids': digest,
                       'titles': zlib.crc32(repr(found).encode())}))
 
 
@@ -209,8 +224,10 @@ def in_a_process(which: str, path: Path) -> dict:
 
 def row(runs: list[dict], times: int, size: float, n: int) -> dict:
     seconds = float(np.median([r['seconds'] for r in runs]))
-    cpu = {'cpu_seconds': round(float(np.median([r['cpu_seconds'] for r in runs])), 2)} if times == 1 else {}     # that of workers is not counted
-    return {'seconds': round(seconds, 2), 'all_seconds': [round(r['seconds'], 2) for r in runs], **cpu, 'mb_per_second': round(times * size / seconds, 1),
+    # that of workers is not counted
+    cpu = {'cpu_seconds': round(float(np.median([r['cpu_seconds'] for r in runs])), 2)} if times == 1 else {}
+    return {'seconds': round(seconds, 2), 'all_seconds': [round(r['seconds'], 2) for r in runs], **cpu,
+            'mb_per_second': round(times * size / seconds, 1),
             'citations_per_second': round(times * n / seconds), 'peak_memory_mb': max(r['peak_memory_mb'] for r in runs),
             'hours_for_a_baseline': round(BASELINE / (times * n / seconds) / 3600, 2)}
 
@@ -218,7 +235,8 @@ def row(runs: list[dict], times: int, size: float, n: int) -> dict:
 def ratio(ours: list[dict], theirs: list[dict]) -> dict:
     "How many times faster, in each round that both ran in, with the interval of the mean; and the same of the processor's time alone."
     each, cpu = ([t[key] / o[key] for o, t in zip(ours, theirs)] for key in ('seconds', 'cpu_seconds'))
-    return {'mean': round(float(np.mean(each)), 2), 'interval': interval(each), 'runs': [round(x, 2) for x in each], 'cpu': round(float(np.mean(cpu)), 2)}
+    return {'mean': round(float(np.mean(each)), 2), 'interval': interval(each), 'runs': [round(x, 2) for x in each],
+            'cpu': round(float(np.mean(cpu)), 2)}
 
 
 def main(n: int, times: int):
@@ -235,11 +253,14 @@ def main(n: int, times: int):
     assert runs['cpqa, packed, two files side by side'][0]['records'] == 2 * n == 2 * single['cpqa']['records']
     size = path.stat().st_size / 1e6
     result = {
-        'n': n, 'runs': times, 'runs_of_the_slow': min(times, SLOW_RUNS), 'file_mb': round(size, 1), 'packed_mb': round(Path(f'{path}.gz').stat().st_size / 1e6, 1), 'bytes_per_citation': round(size * 1e6 / n),
+        'n': n, 'runs': times, 'runs_of_the_slow': min(times, SLOW_RUNS), 'file_mb': round(size, 1),
+        'packed_mb': round(Path(f'{path}.gz').stat().st_size / 1e6, 1), 'bytes_per_citation': round(size * 1e6 / n),
         'rows': {which: row(r, READERS[which][2], size, n) for which, r in runs.items()},
-        'ratio_to_biopython': ratio(runs['cpqa'], runs['biopython (reference)']), 'ratio_to_pubmed_parser': ratio(runs['cpqa, packed'], runs['pubmed_parser, packed (peer)']),
+        'ratio_to_biopython': ratio(runs['cpqa'], runs['biopython (reference)']),
+        'ratio_to_pubmed_parser': ratio(runs['cpqa, packed'], runs['pubmed_parser, packed (peer)']),
         'ratio_to_a_tree_each': ratio(runs['cpqa'], runs['cpqa, a tree each']),
-        'baseline': {'citations': BASELINE, 'gb_if_all_are_of_this_size': round(BASELINE * size / n / 1000), 'assumption': 'citations of the size of these, all files packed, one core'}}
+        'baseline': {'citations': BASELINE, 'gb_if_all_are_of_this_size': round(BASELINE * size / n / 1000),
+                     'assumption': 'citations of the size of these, all files packed, one core'}}
     if n == WHOLE: save('read_pubmed', result, packages=('cpqa', 'lxml', 'numpy', 'biopython', 'pubmed_parser'))
     else: print(json.dumps(result, indent=1))
 

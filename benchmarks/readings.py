@@ -29,7 +29,8 @@ def main():
             files[name] = {known: recorded[id] for id, known in align(sets[r['set']], recorded).items()}
         ours = read_texts(files[name][r['id']], q.options)
         by_kind[ours.kind].append((ours.label or ours.kind) == r['read_as'])
-        if not by_kind[ours.kind][-1]: differ.append({'ours': 'a label' if ours.label else ours.kind, 'reader': 'a label' if len(r['read_as']) == 1 else r['read_as']})
+        if not by_kind[ours.kind][-1]:
+            differ.append({'ours': 'a label' if ours.label else ours.kind, 'reader': 'a label' if len(r['read_as']) == 1 else r['read_as']})
     save('readings', {'data': 'recorded_answers of MIRAGE', 'n': len(rows), 'agreed': sum(map(sum, by_kind.values())),
                       'by_kind': {k: wilson(sum(v), len(v)).to_dict() for k, v in sorted(by_kind.items())}, 'differ': differ,
                       'reader': 'one session of a language model, blind to our reader'}, packages=('cpqa', 'scipy'))

@@ -41,7 +41,8 @@ class WordLlama:
         import wordllama
         self.model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
 
-    def encode(self, texts, kind: str = 'document') -> np.ndarray: return np.asarray(self.model.embed(list(texts), norm=True), dtype=np.float32)
+    def encode(self, texts, kind: str = 'document') -> np.ndarray:
+        return np.asarray(self.model.embed(list(texts), norm=True), dtype=np.float32)
 
 
 def nearest(queries: np.ndarray, passages: np.ndarray, k: int) -> list[list[Hit]]:
@@ -106,7 +107,8 @@ def main():
     relevant = [{i for d in gold[q['_id']] for i in of.get(d, ()) if holds(passages[i], gold[q['_id']])} for q in questions]
 
     known = {'cosine': (encoder.encode(texts, 'query'), vectors.of_rows(rows))}
-    try: known['cosine ' + SECOND] = (lambda m: (m.encode(texts), m.encode([embedded_text(p.title, p.text) for p in passages])))(WordLlama())
+    try:
+        known['cosine ' + SECOND] = (lambda m: (m.encode(texts), m.encode([embedded_text(p.title, p.text) for p in passages])))(WordLlama())
     except ImportError: print(f'{SECOND} is not installed: its rows are left out')
     found = {'bm25': term_search(passages, texts), 'dense': nearest(*known['cosine'], FIRST)}
     found['hybrid'] = [fuse(*both) for both in zip(found['bm25'], found['dense'])]
@@ -135,7 +137,8 @@ def main():
     table = []
     for (retriever, name, how), rank in ranks.items():
         cell = {'retriever': retriever, 'reranker': name, 'order': how or 'retriever'}
-        table.append({**cell, 'questions': 'all', **measured(rank), 'per_round': {f'round {r}': measured(rank[rounds == r]) for r in np.unique(rounds)}})
+        table.append({**cell, 'questions': 'all', **measured(rank),
+                      'per_round': {f'round {r}': measured(rank[rounds == r]) for r in np.unique(rounds)}})
     same = lambda retriever, name: twin.get(name) == retriever and name != 'bm25'   # cosines order what cosines found as it was
     gains = with_holm([{'retriever': retriever, 'reranker': name, 'order': how, **compared(rank, ranks[retriever, 'none', ''])}
                        for (retriever, name, how), rank in ranks.items() if name != 'none' and not same(retriever, name)])
@@ -143,16 +146,22 @@ def main():
                         for (retriever, name, how), rank in ranks.items() if how == 'fusion' and not same(retriever, name)])
     value = lambda key: float(np.divide(1, ranks[key], out=np.zeros(len(questions)), where=ranks[key] > 0).mean())
     alone = {name: round(value((name, 'none', '')), 4) for name in first}
-    mismatch = [{'retriever': g['retriever'], 'reranker': g['reranker'], 'reranker_as_retriever_less_retriever': round(alone[twin[g['reranker']]] - alone[g['retriever']], 4),
-                 f'gain in MRR@{K}': g[f'MRR@{K}']['value'], 'p, Holm': g['p MRR, Holm']} for g in gains if g['order'] == 'reranker' and twin.get(g['reranker']) in alone]
+    mismatch = [{'retriever': g['retriever'], 'reranker': g['reranker'],
+                 'reranker_as_retriever_less_retriever': round(alone[twin[g['reranker']]] - alone[g['retriever']], 4),
+                 f'gain in MRR@{K}': g[f'MRR@{K}']['value'], 'p, Holm': g['p MRR, Holm']} for g in gains if g['order'] == 'reranker'
+                 and twin.get(g['reranker']) in alone]
     weaker = [m for m in mismatch if m['reranker_as_retriever_less_retriever'] < 0]
-    result = {'data': 'bioasq_beir, rounds 7 to 10', 'questions': len(questions), 'passages': len(passages), 'pairs': len(pairs), 'snippets': places,
-              'questions_without_a_marked_passage': sum(not r for r in relevant), 'marked_passages_a_question': round(float(np.mean([len(r) for r in relevant])), 2), 'depth': DEPTH,
-              f'marked_passage_among_first_{DEPTH}': {name: round(float(np.mean([bool(set(o) & r) for o, r in zip(orders, relevant)])), 4) for name, orders in first.items()},
+    result = {'data': 'bioasq_beir, rounds 7 to 10', 'questions': len(questions), 'passages': len(passages), 'pairs': len(pairs),
+              'snippets': places,
+              'questions_without_a_marked_passage': sum(not r for r in relevant),
+              'marked_passages_a_question': round(float(np.mean([len(r) for r in relevant])), 2), 'depth': DEPTH,
+              f'marked_passage_among_first_{DEPTH}': {name: round(float(np.mean([bool(set(o) & r) for o, r in zip(orders, relevant)])),
+                                                                  4) for name, orders in first.items()},
               'interval': '95 %, bootstrap over questions, 10,000 resamples (differences of Hits: Tango)',
               'tests': 'sign-flip permutation for MRR, exact McNemar for Hits; Holm over all pairs of a family',
               'rows': table, 'against_the_retriever_alone': gains, 'fusion_against_the_reranker_alone': fusion,
-              'mismatch': {'pairs': mismatch, 'reranker_weaker_than_retriever': len(weaker), 'of_them_lower': sum(m[f'gain in MRR@{K}'] < 0 for m in weaker),
+              'mismatch': {'pairs': mismatch, 'reranker_weaker_than_retriever': len(weaker),
+                           'of_them_lower': sum(m[f'gain in MRR@{K}'] < 0 for m in weaker),
                            'of_them_lower, p < 0.05': sum(m[f'gain in MRR@{K}'] < 0 and m['p, Holm'] < .05 for m in weaker)}}
     try: second = {SECOND: version(SECOND)}
     except PackageNotFoundError: second = {}

@@ -76,10 +76,12 @@ def main(folder: str):
     def gain(system: str, base: str) -> dict:
         "The difference of two systems on round 10, question by question, with its paired interval."
         d = (values[system]['nDCG@10'] - values[base]['nDCG@10'])[parts['round 10']]
-        return {'system': system, 'against': base, 'questions': 'round 10', 'n': len(d), 'nDCG@10': round(float(d.mean()), 4), 'interval': interval(d)}
+        return {'system': system, 'against': base, 'questions': 'round 10', 'n': len(d), 'nDCG@10': round(float(d.mean()), 4),
+                'interval': interval(d)}
 
     chosen = max(FUSION_K, key=lambda k: values[f'hybrid k={k}']['nDCG@10'][parts['rounds 7-9']].mean())
-    save('retrieval_quality', {'data': 'bioasq_beir', 'documents': len(library), 'depth': DEPTH, 'interval': '95 %, bootstrap over questions, 10,000 resamples',
+    save('retrieval_quality', {'data': 'bioasq_beir', 'documents': len(library), 'depth': DEPTH,
+                               'interval': '95 %, bootstrap over questions, 10,000 resamples',
                                'fusion_k_chosen_on_rounds_7_to_9': chosen, 'rows': rows,
                                'gains': [gain(f'hybrid k={chosen}', base) for base in ('bm25', 'dense', 'hybrid k=60')]})
 

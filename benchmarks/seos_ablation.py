@@ -40,7 +40,8 @@ DEFAULT = 'seos'
 RETRIEVERS = ('bm25', 'dense', 'hybrid')
 WORDS_READ = (320, 640)
 WORDS_OF_FIVE = 'words in five'
-EMBEDDED = {DEFAULT, 'random', 'sentences 128:32', 'overlap 0', 'random, overlap 0', 'sentences 128:0', 'sentences 80:0', 'sentences 96:0', 'sentences 80:20', 'sentences 96:24',
+EMBEDDED = {DEFAULT, 'random', 'sentences 128:32', 'overlap 0', 'random, overlap 0', 'sentences 128:0', 'sentences 80:0', 'sentences 96:0',
+            'sentences 80:20', 'sentences 96:24',
             'seos, no title', 'sentences 128:32, no title'}   # ranked by vectors too
 
 
@@ -66,8 +67,10 @@ def variants(encoder) -> dict:
     rows |= {f'share {x}': seos(share=x) for x in (-1.0, 0.0, 1.0)}
     rows |= {f'least {n}': seos(least=n) for n in (0, 16, 32, 64, 96)}
     rows |= {'blocks by their text': seos(blocks='text')}
-    rows |= {f'sentences {n}:{n // part if part else 0}': SentenceSplitter(n, n // part if part else 0) for part in (0, 4) for n in (40, 64, 80, 96, 128, 192, 256)}
-    return {name: (s, True) for name, s in rows.items()} | {f'{name}, no title': (rows[name], False) for name in (DEFAULT, 'sentences 128:32')}
+    rows |= {f'sentences {n}:{n // part if part else 0}': SentenceSplitter(n, n // part if part else 0) for part in (0, 4) for n in (40, 64,
+        80, 96, 128, 192, 256)}
+    return {name: (s, True) for name,
+            s in rows.items()} | {f'{name}, no title': (rows[name], False) for name in (DEFAULT, 'sentences 128:32')}
 
 
 def sample(data, half: str, articles: int | None, seed: int) -> list[str]:
@@ -96,7 +99,8 @@ def by_vectors(passages: list[Passage], of: dict, questions: list, encoder, titl
     "The same by the inner product of vectors."
     vectors = encoder.encoder.encode([embedded_text(p.title if title else '', p.text) for p in passages], 'document')
     asked = encoder.encode([q.question for q in questions], 'query')
-    return {q.id: [of[q.gold_pmids[0]][i] for i in np.argsort(-(vectors[of[q.gold_pmids[0]]] @ v), kind='stable')] for q, v in zip(questions, asked)}
+    return {q.id: [of[q.gold_pmids[0]][i] for i in np.argsort(-(vectors[of[q.gold_pmids[0]]] @ v), kind='stable')] for q,
+            v in zip(questions, asked)}
 
 
 def fused(*rankings: dict[str, list[int]]) -> dict[str, list[int]]:
@@ -128,7 +132,8 @@ def run_variant(segmenter, title: bool, data, ids: list[str], questions: list, e
         rankings['hybrid'] = fused(rankings['bm25'], rankings['dense'])
     values = {r: measured({q: [passages[i] for i in order] for q, order in rankings[r].items()}, data, questions) for r in retrievers}
     about = {'passages_per_article': round(len(passages) / len(ids), 1), 'words_per_passage': round(float(np.mean(words)), 1),
-             'deviation_of_words': round(float(np.std(words)), 1), 'questions_with_evidence_in_one_passage': round(float(np.mean(covered)), 4),
+             'deviation_of_words': round(float(np.std(words)), 1),
+             'questions_with_evidence_in_one_passage': round(float(np.mean(covered)), 4),
              'describe': segmenter.describe(), 'title': title, 'seconds': round(time.perf_counter() - start, 1)}
     return about, values
 
@@ -156,19 +161,27 @@ def study(data, ids: list[str], chosen: dict, encoder, retrievers: Sequence[str]
     questions = [q for q in data.questions if q.gold_pmids[0] in set(ids)]
     groups, found, rows = [q.gold_pmids[0] for q in questions], {}, []
     for name, (segmenter, title) in chosen.items():
-        found[name] = run_variant(segmenter, title, data, ids, questions, encoder, [r for r in retrievers if r == 'bm25' or name in EMBEDDED])
+        found[name] = run_variant(segmenter, title, data, ids, questions, encoder,
+                                  [r for r in retrievers if r == 'bm25' or name in EMBEDDED])
         about, values = found[name]
         for r, v in values.items():
-            say(f'{r:7} {name:28} {about["words_per_passage"]:6.1f} w  ' + '  '.join(f'{m} {np.mean(list(x.values())):.3f}' for m, x in v.items()) + f'  {about["seconds"]:.0f} s', flush=True)
+            say(f'{r:7} {name:28} {about["words_per_passage"]:6.1f} w  '
+                + '  '.join(f'{m} {np.mean(list(x.values())):.3f}' for m, x in v.items()) + f'  {about["seconds"]:.0f} s', flush=True)
     for name, (about, values) in found.items():
         shares = bool(about['describe']['overlap'])
         for r, v in values.items():
-            plain = [(a['words_per_passage'], x[r]) for n, (a, x) in found.items() if a['describe']['segmenter'] == 'sentences' and a['title'] == about['title']
+            plain = [(a['words_per_passage'], x[r]) for n, (a, x) in found.items() if a['describe']['segmenter'] == 'sentences'
+                     and a['title'] == about['title']
                      and bool(a['describe']['overlap']) == shares and r in x]
             scored = {m: x for m, x in v.items() if m != WORDS_OF_FIVE}
-            rows.append({'variant': name, 'retriever': r, **about, 'words_in_five': round(float(np.mean(list(v[WORDS_OF_FIVE].values()))), 1),
-                         'measures': {m: interval(x, groups) for m, x in scored.items()}, 'against_default': compared(scored, found[DEFAULT][1][r] if name != DEFAULT else None, groups),
-                         'against_same_size': compared(scored, same_size(about['words_per_passage'], plain) if about['describe']['segmenter'] != 'sentences' else None, groups)})
+            rows.append({'variant': name, 'retriever': r, **about,
+                         'words_in_five': round(float(np.mean(list(v[WORDS_OF_FIVE].values()))), 1),
+                         'measures': {m: interval(x, groups) for m, x in scored.items()},
+                         'against_default': compared(scored, found[DEFAULT][1][r] if name != DEFAULT else None, groups),
+                         'against_same_size': compared(scored,
+                                                       same_size(about['words_per_passage'],
+                                                                 plain) if about['describe']['segmenter'] != 'sentences' else None,
+                                                                 groups)})
     return rows
 
 
@@ -187,7 +200,8 @@ def main():
     chosen = {name: v for name, v in rows.items() if not a.variants or name in a.variants or name == DEFAULT}
     found = study(data, ids, chosen, encoder, a.retrievers)
     questions = sum(q.gold_pmids[0] in set(ids) for q in data.questions)
-    save(a.out, {'data': 'evidence_inference', 'scope': 'article', 'half': a.half, 'articles': len(ids), 'questions': questions, 'seed': a.seed,
+    save(a.out, {'data': 'evidence_inference', 'scope': 'article', 'half': a.half, 'articles': len(ids), 'questions': questions,
+                 'seed': a.seed,
                  'interval': '95 %, bootstrap over the articles, each drawn with all its questions; differences paired',
                  'minutes': round((time.perf_counter() - began) / 60, 1), 'rows': found},
          PACKAGES + ('bm25s',))

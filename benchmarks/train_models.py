@@ -39,7 +39,11 @@ def lines(every: float = 10.0):
 def cut(recipe, args, knobs):
     "The recipe with what the command line says in its place."
     recipe = recipe.with_knobs(**json.loads(knobs), **({'max_steps': args.steps} if args.steps else {}))
-    return replace(recipe, most={s: min(args.questions, recipe.most.get(s, args.questions)) for s in recipe.sources}) if args.questions else recipe
+    return (
+        replace(recipe, most={s: min(args.questions, recipe.most.get(s, args.questions)) for s in recipe.sources})
+        if args.questions
+        else recipe
+    )
 
 
 def main():
@@ -64,7 +68,8 @@ def main():
     before = json.loads(file.read_text())['models'] if file.is_file() else {}   # of the other kind, made by another call
     cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
     file.write_text(json.dumps({
-        'command': command, 'date': date.today().isoformat(), 'machine': {'cpu': cpu(), 'cores': cores, 'python': platform.python_version()}, 'versions': made_with(),
+        'command': command, 'date': date.today().isoformat(),
+        'machine': {'cpu': cpu(), 'cores': cores, 'python': platform.python_version()}, 'versions': made_with(),
         'seconds': json.loads((args.out / 'work' / 'seconds.json').read_text()),
         'models': before | {m.recipe.kind: m.to_dict() | {'settings': m.recipe.settings.to_dict()} for m in made}}, indent=1) + '\n')
     for m in made: print(f'{m.folder}: {m.trained.steps:,} steps, {m.trained.rows:,} rows, groups {m.gathered.kept}')

@@ -77,7 +77,8 @@ class Asked:
 
     def vectors(self, name: str) -> Vectors:
         encoder = self.encoders[name]
-        return Vectors(kept_library(file_name(self.c.name), made_of(self.c.corpus_checksum, SentenceSplitter(), True, encoder), lambda folder: build_index([self.c.corpus], folder, encoder=encoder)), encoder)
+        return Vectors(kept_library(file_name(self.c.name), made_of(self.c.corpus_checksum, SentenceSplitter(), True, encoder),
+                                    lambda folder: build_index([self.c.corpus], folder, encoder=encoder)), encoder)
 
     def values(self, ranked: dict[str, list[Hit]]) -> np.ndarray:
         "nDCG@10 of each question."
@@ -94,7 +95,8 @@ def cross_values(asked: Asked, folder: Path, out: Path) -> dict[str, np.ndarray]
         hits = qa.search(question, DEPTH, 'hybrid')
         passages = [Passage.of(d, 0, len(d.text)) for d in (asked.documents[h.id] for h in hits) if d.text]
         kept = Scores(dict(zip([p.doc_id for p in passages], model.score(question, passages))))
-        alone[id], both[id] = rerank_documents(question, hits, passages, kept), rerank_documents(question, hits, passages, kept.beside(EmbeddedCrossEncoder.first))
+        alone[id], both[id] = rerank_documents(question, hits, passages,
+                                               kept), rerank_documents(question, hits, passages, kept.beside(EmbeddedCrossEncoder.first))
     return {'alone': asked.values(alone), 'with the first stage': asked.values(both)}
 
 
@@ -110,16 +112,20 @@ def bi_values(asked: Asked, folder: Path, out: Path) -> dict[str, np.ndarray]:
     "nDCG@10 of each question by the cosine alone, among what was found for any."
     encoder, plain = FastEncoder(prepare_encoder(folder, out, 'w8', max_tokens=256)), asked.vectors('plain')
     found = [hits for search in (TermRetriever(plain.library), DenseRetriever(plain)) for hits in search.search(asked.questions, POOL)]
-    pool = sorted({h.id for hits in found for h in hits} | {d for q in asked.ids for d, grade in asked.c.qrels[q].items() if grade > 0 and d in asked.documents})
+    pool = sorted({h.id for hits in found for h in hits} | {d for q in asked.ids for d,
+                                                            grade in asked.c.qrels[q].items() if grade > 0 and d in asked.documents})
     texts = encoder.encode([embedded_text(asked.documents[i].title, asked.documents[i].text) for i in pool])
     near = encoder.encode(asked.questions, 'query') @ texts.T
-    return {'alone': asked.values({q: [Hit(pool[i], float(row[i])) for i in np.argsort(-row, kind='stable')[:10]] for q, row in zip(asked.ids, near)})}
+    return {'alone': asked.values({q: [Hit(pool[i], float(row[i])) for i in np.argsort(-row, kind='stable')[:10]] for q,
+                                   row in zip(asked.ids, near)})}
 
 
 def measure(kind: str, name: str, a, asked: Asked) -> tuple[dict, dict[str, np.ndarray]]:
     about, knobs, change = VARIANTS[kind][name]
-    recipe = (CROSS_ENCODER if kind == 'cross-encoder' else BI_ENCODER).with_knobs(**knobs, max_steps=a.steps or STEPS[kind], log_every=10, save_every=100)
-    settings = replace(recipe.settings, base=str(a.made / 'work' / 'bi-encoder')) if recipe.settings.base == MADE_BEFORE else recipe.settings
+    recipe = (CROSS_ENCODER if kind == 'cross-encoder' else BI_ENCODER).with_knobs(**knobs, max_steps=a.steps or STEPS[kind], log_every=10,
+        save_every=100)
+    settings = replace(recipe.settings,
+                       base=str(a.made / 'work' / 'bi-encoder')) if recipe.settings.base == MADE_BEFORE else recipe.settings
     groups = [Group.from_json(line) for line in (a.made / 'work' / f'groups-{kind}' / 'groups.jsonl').read_text().splitlines()]
     work = cache_dir() / 'choices' / f'{kind}-{name.replace(" ", "-")}-{settings.max_steps}'
     start = time.perf_counter()
@@ -164,10 +170,12 @@ def main():
             say(f'{kind}: {name}')
             row, values = measure(kind, name, a, asked)
             kept.setdefault(kind, {})[name] = {how: v.tolist() for how, v in values.items()}
-            rows.setdefault(kind, {})[name] = row | {'nDCG@10': told(values, kept[kind].get('as shipped') if name != 'as shipped' else None)}
+            rows.setdefault(kind, {})[name] = row | {'nDCG@10': told(values,
+                                                                     kept[kind].get('as shipped') if name != 'as shipped' else None)}
             each.parent.mkdir(parents=True, exist_ok=True)
             each.write_text(json.dumps(kept))
-            save(NAME, {**says, 'round': int(ROUND), 'variants': rows, 'interval': '95 %, bootstrap over questions', 'test': 'sign-flip permutation against "as shipped", no correction'}, PACKAGES)
+            save(NAME, {**says, 'round': int(ROUND), 'variants': rows, 'interval': '95 %, bootstrap over questions',
+                        'test': 'sign-flip permutation against "as shipped", no correction'}, PACKAGES)
             say(json.dumps(rows[kind][name]['nDCG@10']))
 
 

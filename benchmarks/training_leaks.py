@@ -40,7 +40,8 @@ def counts(best, levels):
     found = {}
     for level in levels:
         over = {name: int((values >= level - 1e-9).sum()) for name, values in best.items()}
-        found[str(level)] = {'any': int((np.max(list(best.values()), axis=0) >= level - 1e-9).sum()), **{name: n for name, n in over.items() if n}}
+        found[str(level)] = {'any': int((np.max(list(best.values()), axis=0) >= level - 1e-9).sum()),
+                             **{name: n for name, n in over.items() if n}}
     return found
 
 
@@ -51,7 +52,8 @@ def main():
     args = parser.parse_args()
     tests, rest = test_questions(DATA), reserved(DATA)
     questions = [q for found in tests.values() for q in found]
-    encoder = None if args.no_vectors else CachedEncoder(EmbeddedEncoder(model=MINILM), kinds=('query',))   # the tests' questions are asked for with each source
+    # the tests' questions are asked for with each source
+    encoder = None if args.no_vectors else CachedEncoder(EmbeddedEncoder(model=MINILM), kinds=('query',))
     sources = {}
     for source, (folder, reader) in READERS.items():
         faults = []
@@ -62,13 +64,17 @@ def main():
         words = counts(by_words(queries, tests), SHARES)
         vectors = counts(by_vectors(queries, tests, encoder), COSINES) if encoder else None
         sources[source] = {
-            'groups': len(groups), 'positives': sum(len(g.positives) for g in groups), 'negatives': sum(len(g.negatives) for g in groups), 'faults': len(faults),
+            'groups': len(groups), 'positives': sum(len(g.positives) for g in groups), 'negatives': sum(len(g.negatives) for g in groups),
+            'faults': len(faults),
             'held_out': reasons, 'allowed': len(allowed), 'left_out_by_words': words, 'left_out_by_vectors': vectors,
-            'looked_at': {str(s): sum(1 for _ in candidates(queries, questions, s)) for s in SHARES}, 'all_pairs': len(queries) * len(questions),
-            'left_out': len(allowed) - len(kept), 'leaks_by': dict(Counter(leak.by for leak in leaks)), 'kept': len(kept), 'kept_positives': sum(len(g.positives) for g in kept)}
+            'looked_at': {str(s): sum(1 for _ in candidates(queries, questions, s)) for s in SHARES},
+            'all_pairs': len(queries) * len(questions),
+            'left_out': len(allowed) - len(kept), 'leaks_by': dict(Counter(leak.by for leak in leaks)), 'kept': len(kept),
+            'kept_positives': sum(len(g.positives) for g in kept)}
         assert words[str(SHARE)]['any'] <= len(allowed) - len(kept)
     save(args.name, {
-        'tests': {name: len(found) for name, found in tests.items()}, 'reserved_documents': dict(Counter(rest.documents.values())), 'share': SHARE, 'cosine': None if encoder is None else COSINE,
+        'tests': {name: len(found) for name, found in tests.items()}, 'reserved_documents': dict(Counter(rest.documents.values())),
+        'share': SHARE, 'cosine': None if encoder is None else COSINE,
         'encoder': encoder and encoder.describe(), 'sources': sources, 'kept': sum(s['kept'] for s in sources.values())})
 
 

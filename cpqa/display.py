@@ -40,7 +40,8 @@ def counts_in_words(counts: dict[str, int]) -> str:
     "How many papers point which way, in a sentence, or '' where none was counted."
     yes, no, unclear = (max(0, int(counts.get(key, 0))) for key in ('for', 'against', 'unclear'))
     if not (n := yes + no + unclear): return ''
-    said = [f'{k} {"points" if k == 1 else "point"} to {way}' for k, way in ((yes, 'yes'), (no, 'no')) if k] + [f'{unclear} {"is" if unclear == 1 else "are"} unclear'] * bool(unclear)
+    said = [f'{k} {"points" if k == 1 else "point"} to {way}' for k,
+            way in ((yes, 'yes'), (no, 'no')) if k] + [f'{unclear} {"is" if unclear == 1 else "are"} unclear'] * bool(unclear)
     both = ' They disagree, so read both sides.' if yes and no else ''
     return f'Of {_papers(n)} read, ' + (said[0] if len(said) == 1 else ', '.join(said[:-1]) + f' and {said[-1]}') + '.' + both
 
@@ -89,7 +90,8 @@ def model_line(answer: Answer) -> str:
     "Which language model wrote the answer, and what it took, or ''."
     if not answer.model: return ''
     u = answer.usage
-    forms = {'calls': lambda n: f'{n:,.0f} {"call" if n == 1 else "calls"}', 'input_tokens': lambda n: f'{n:,.0f} tokens read', 'output_tokens': lambda n: f'{n:,.0f} tokens written',
+    forms = {'calls': lambda n: f'{n:,.0f} {"call" if n == 1 else "calls"}', 'input_tokens': lambda n: f'{n:,.0f} tokens read',
+             'output_tokens': lambda n: f'{n:,.0f} tokens written',
              'ms': lambda n: f'{n / 1000:,.1f} s', 'cost': lambda n: f'{n:.4f} US dollars'}
     took = [form(u[key]) for key, form in forms.items() if key in u] + ['cost not known'] * ('cost' not in u)
     return f'Written by the language model {plain(answer.model)} ({", ".join(took)}).'
@@ -103,19 +105,23 @@ def _place(citation: Citation) -> str: return f'characters {citation.start}–{c
 
 def after_lines(answer: Answer) -> list[str]:
     "What is said below the sources: the reason, how sure, how new, by which model."
-    return [line for line in (plain(answer.reason), '' if answer.abstained else confidence_in_words(answer.confidence), dates_in_words(answer.citations), model_line(answer)) if line]
+    return [line for line in (plain(answer.reason), '' if answer.abstained else confidence_in_words(answer.confidence),
+                              dates_in_words(answer.citations), model_line(answer)) if line]
 
 def answer_text(answer: Answer) -> Group:
     "An answer as a rich renderable: first words if need be, question, result, response, claims, numbered sources, and the notes."
     blocks = [Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first) + [Panel(Text(plain(answer.question), style='bold'))]
     if result := result_lines(answer): blocks.append(Text('\n'.join(map(plain, result)) + '\n', style='bold'))
     blocks += [Text(plain(line) + '\n') for line in answer.response.split('\n')]
-    if claims_apart(answer): blocks.append(Text('\n'.join([claims_head(answer.claims), *(f'- {claim_line(c, answer.citations)}' for c in answer.claims)]) + '\n'))
+    if claims_apart(answer):
+        blocks.append(Text('\n'.join([claims_head(answer.claims), *(f'- {claim_line(c, answer.citations)}' for c in answer.claims)]) +
+            '\n'))
     for n, c in enumerate(answer.citations, 1):
         blocks.append(Text(f'{n}. {_unquoted(answer, c)}{source_line(c)}', style='italic'))
         blocks.append(Text(f'   {plain(c.url)}  {_place(c)}', style='dim'))
     blocks.append(Text('\n' * bool(answer.citations) + '\n'.join(after_lines(answer))))
-    if answer.terms: blocks.append(Text('\n'.join(['\nIn plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]) + '\n'))
+    if answer.terms:
+        blocks.append(Text('\n'.join(['\nIn plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]) + '\n'))
     blocks += [Text(f'Note: {plain(note)}', style='bold') for note in answer.notes]
     blocks.append(Text(f'Searched: {plain(answer.library)}. {plain(answer.note)}', style='dim'))
     return Group(*blocks)
@@ -145,10 +151,14 @@ def answer_html(answer: Answer) -> str:
     "An answer as HTML: everything escaped, links only to https addresses, no colours."
     items = lambda tag, lines: f'<{tag}>{"".join(lines)}</{tag}>' if lines else ''
     terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
-    return ('<div class="cpqa-answer">' + _lines_html([answer.first, answer.question, *result_lines(answer)], strong=True) + _lines_html(answer.response.split('\n'))
-            + (_lines_html([claims_head(answer.claims)]) + items('ul', [_claim_html(c, answer.citations) for c in answer.claims]) if claims_apart(answer) else '')
+    return ('<div class="cpqa-answer">' + _lines_html([answer.first, answer.question, *result_lines(answer)],
+                                                      strong=True) + _lines_html(answer.response.split('\n'))
+            + (_lines_html([claims_head(answer.claims)]) + items('ul',
+                                                                 [_claim_html(c, answer.citations) for c in answer.claims]) if claims_apart(
+                                                                     answer) else '')
             + items('ol', [_source_html(answer, c) for c in answer.citations]) + _lines_html(after_lines(answer))
-            + (_lines_html(['In plain words'], strong=True) + items('ul', terms) if terms else '') + _lines_html((f'Note: {note}' for note in answer.notes), strong=True)
+            + (_lines_html(['In plain words'], strong=True) + items('ul', terms) if terms
+               else '') + _lines_html((f'Note: {note}' for note in answer.notes), strong=True)
             + f'<p><small>Searched: {escape(plain(answer.library))}. {escape(plain(answer.note))}</small></p></div>')
 
 # %% ../nbs/display.ipynb #09acc242
@@ -157,7 +167,8 @@ SOURCES = {'D1': 'PubMed abstract', 'D2': 'PMC review', 'D3': 'other PMC text', 
 
 def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
     table = Table(title=title, title_justify='left', expand=False)
-    for name in columns: table.add_column(name, overflow='fold', justify='right' if name in ('hits', 'new', 'documents', 'term', 'dense') else 'left')
+    for name in columns:
+        table.add_column(name, overflow='fold', justify='right' if name in ('hits', 'new', 'documents', 'term', 'dense') else 'left')
     for row in rows: table.add_row(*(Text(plain(str(cell))) for cell in row))
     return table
 
@@ -178,12 +189,14 @@ def trace_text(answer: Answer, most: int = 20) -> Group:
     "How the evidence of an answer was found: ladder, routes and sources, and the first `most` documents, as a rich renderable."
     trace = answer.trace
     found, audit = trace.get('candidates', []), trace.get('audit', [])
-    ladder = ([n, r['query'], f"{r['hits']:,}", r['new'], '; '.join(filter(None, (r['why'], r['moved_on'], *_remarks(r))))] for n, r in enumerate(audit, 1))
+    ladder = ([n, r['query'], f"{r['hits']:,}", r['new'], '; '.join(filter(None, (r['why'], r['moved_on'], *_remarks(r))))] for n,
+              r in enumerate(audit, 1))
     counts = Counter((c['route'], c['source']) for c in found)
     ways = ([f'{route} {ROUTES.get(route, "")}', f'{source} {SOURCES.get(source, "")}', n] for (route, source), n in sorted(counts.items()))
     documents = ([c['id'], c['route'], c['source'], c['term_rank'] or '', c['dense_rank'] or ''] for c in found[:most])
     dropped = Counter(trace.get('dropped', {}).values())
-    return Group(_table('The ladder', ('', 'query', 'hits', 'new', 'why'), ladder), _table('Routes and sources', ('route', 'source', 'documents'), ways),
+    return Group(_table('The ladder', ('', 'query', 'hits', 'new', 'why'), ladder),
+                 _table('Routes and sources', ('route', 'source', 'documents'), ways),
                  _table('Documents', ('id', 'route', 'source', 'term', 'dense'), documents),
                  *([Text('Left out: ' + ', '.join(f'{n} {plain(why)}' for why, n in dropped.items()))] if dropped else []),
                  *([Text(plain(_ranked(trace['passages'])))] if 'passages' in trace else []))

@@ -172,7 +172,8 @@ def data_check(environ: Mapping[str, str]) -> Check:
     "Is the folder of real data there, if one was named?"
     folder = environ.get('CPQA_DATA', '')
     if not folder: return Check('data', None, 'CPQA_DATA is not set; only tests and benchmarks use it')
-    return Check('data', True, f'{folder}, {sum(1 for _ in Path(folder).iterdir())} entries') if Path(folder).is_dir() else Check('data', False, f'CPQA_DATA names {folder}, which is no folder', 'correct it, or unset it')
+    return Check('data', True, f'{folder}, {sum(1 for _ in Path(folder).iterdir())} entries') if Path(folder).is_dir() else Check('data',
+        False, f'CPQA_DATA names {folder}, which is no folder', 'correct it, or unset it')
 
 # %% ../nbs/doctor.ipynb #f2affb61
 def key_check(name: str, environ: Mapping[str, str]) -> Check:

@@ -56,7 +56,8 @@ def clean_question(question: str) -> str:
     words = question.encode('utf-8', 'replace').decode().split()   # lone surrogates, as from a broken terminal, become '?'
     if not words: raise CpqaError('the question is empty: ask something, for example "Is tisagenlecleucel effective for B-cell lymphoma?"')
     if len(words) > MAX_WORDS:
-        raise CpqaError(f'the question has {len(words):,} words, more than {MAX_WORDS:,}: ask one question at a time, without the whole record')
+        raise CpqaError(f'the question has {len(words):,} words, more than {MAX_WORDS:,}: ask one question at a time, without the whole '
+                        'record')
     return ' '.join(words)
 
 # %% ../nbs/pipeline.ipynb #bc603bec
@@ -187,7 +188,8 @@ class CancerQA(_Steps):
     "Answers questions from a library or from PubMed: `ask`, `retrieve`, `search`. Without a scope, from the demo notes of the package."
     def __init__(
         self,
-        scope: Scope | Shelved | None = None,           # what is searched: also 'pubmed', 'auto', a library, a directory; None: the demo notes
+        # what is searched: also 'pubmed', 'auto', a library, a directory; None: the demo notes
+        scope: Scope | Shelved | None = None,
         finding: Finding | None = None,                 # how it is found
         reading: Reading | LLM | str | None = None,     # who reads: or a language model, or its name; None: sentences are quoted
         progress: Progress | None = None,               # told of a first build of the demo library; None: shown where somebody watches
@@ -257,7 +259,8 @@ def _reranked(qa: _Steps, query: str, hits: list[Hit], reranker: Reranker) -> li
     return rerank_documents(query, hits, [*passages, *title_passages(documents, passages)], reranker)
 
 def _second(qa: _Steps, name: str, vectors: PassageVectors | None) -> Reranker:
-    if vectors is not None and 'vectors' in RERANKERS.split(name)[0].uses: return named_reranker(name, lambda: qa.encoder, vectors.of_passages)
+    if vectors is not None and 'vectors' in RERANKERS.split(name)[0].uses:
+        return named_reranker(name, lambda: qa.encoder, vectors.of_passages)
     if name not in qa.named: qa.named[name] = named_reranker(name, lambda: qa.encoder)
     return qa.named[name]
 

@@ -20,14 +20,16 @@ SCRIPTS = Path(sysconfig.get_path('scripts'))
 # Before anything imports cpqa: the demo library and the converted model are made once, and never in the user's own cache.
 os.environ['CPQA_CACHE'] = str(ROOT/'.cache'/'cpqa')
 
-# One thread for tiny networks, here and in the processes that tests start: several wait for each other by spinning, and the tests fill the cores.
+# One thread for tiny networks, here and in the processes that tests start: several wait for each other by spinning, and the tests fill the
+# cores.
 os.environ.setdefault('OMP_NUM_THREADS', '1')
 
 # CPQA_NIGHTLY=1 python -m pytest: all real articles and questions, and ten times the examples.
 NIGHTLY = os.environ.get('CPQA_NIGHTLY', '') not in ('', '0')
 
 # A slow machine is no bug; everything else is as Hypothesis sets it (in CI it draws the same examples each time).
-settings.register_profile('cpqa', settings(), deadline=None, max_examples=200 if NIGHTLY else 20, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile('cpqa', settings(), deadline=None, max_examples=200 if NIGHTLY else 20,
+                          suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile('cpqa')
 
 
@@ -74,7 +76,8 @@ def cases(names: str, rows):
 
 def pytest_addoption(parser):
     parser.addoption('--write-durations', action='store_true', help='write what each test file took to tests/durations.json')
-    parser.addoption('--check-durations', action='store_true', help='fail where a test file takes far longer than tests/durations.json says')
+    parser.addoption('--check-durations', action='store_true',
+                     help='fail where a test file takes far longer than tests/durations.json says')
 
 
 def pytest_configure(config):
@@ -168,7 +171,8 @@ def loaded_once(networks):
             load(self, folder, *args, **more)
             networks[key] = dict(self.__dict__), {}
         loaded, self.remembered = networks[key]
-        self.__dict__ |= loaded | {'tokenizer': openvino_models.require('tokenizers', 'offline').Tokenizer.from_file(str(Path(folder)/'tokenizer.json'))}
+        self.__dict__ |= loaded | {'tokenizer': openvino_models.require('tokenizers',
+                                                                        'offline').Tokenizer.from_file(str(Path(folder)/'tokenizer.json'))}
 
     def remembered(self, work):
         if not hasattr(self, 'remembered'): return (yield from infer(self, work))

@@ -1,7 +1,7 @@
 """What each test file and each notebook costs: seconds of the processor, its child processes included, which a busy machine hardly changes.
 
-    python -m pytest --write-durations       writes tests/durations.json for the files that ran, and keeps the other rows; then the same with  -m release
-    python -m pytest --check-durations       fails where a row is exceeded by far: 3 times its seconds and 5 more (.ci/run does)
+python -m pytest --write-durations       writes tests/durations.json for the files that ran, and keeps the other rows; then the same with  -m release
+python -m pytest --check-durations       fails where a row is exceeded by far: 3 times its seconds and 5 more (.ci/run does)
 """
 import json
 import os
@@ -36,7 +36,8 @@ def table() -> dict[str, float]: return json.loads(TABLE.read_text(encoding='utf
 def over(found: dict[str, float], rows: dict[str, float]) -> list[str]:
     "A sentence for each row that takes far longer than its budget; what has no row yet may take half a minute."
     limits = {name: 3 * rows[name] + 5 if name in rows else 30 for name in found}
-    return [f'{name} took {seconds:.1f} s of the processor, more than {limits[name]:.1f}: make it lighter, or run  python -m pytest --write-durations'
+    return [f'{name} took {seconds:.1f} s of the processor, more than {limits[name]:.1f}: make it lighter, or run  python -m pytest '
+            '--write-durations'
             for name, seconds in sorted(found.items()) if seconds > limits[name]]
 
 
@@ -102,7 +103,8 @@ class Durations:
 
 
 def write(found: dict[str, float], whole: bool = True):
-    "Puts these rows into the table, those of a run that is not `whole` where they are larger; rows of files and notebooks that are gone go."
+    """Puts these rows into the table, those of a run that is not `whole` where they are larger; rows of files and notebooks that are
+    gone go."""
     root, old = TABLE.parent.parent, table()
     new = found if whole else {name: max(seconds, old.get(name, 0)) for name, seconds in found.items()}
     rows = {name: round(seconds, 1) for name, seconds in (old | new).items() if (root/name).exists()}

@@ -21,7 +21,8 @@ def labelled(*parts: tuple[str, str]) -> dict:
 
 
 def toy(id: str, title: str, text: str = '', year: int = 2015, **more) -> Document:
-    return Document(**{'id': id, 'title': title, 'text': text, 'year': year, 'date': str(year), 'journal': 'Journal of Invented Trials', 'journal_abbr': 'J Inv Trials',
+    return Document(**{'id': id, 'title': title, 'text': text, 'year': year, 'date': str(year), 'journal': 'Journal of Invented Trials',
+                       'journal_abbr': 'J Inv Trials',
                        'publication_types': ('Journal Article',), 'languages': ('eng',), 'authors': ('Doe J', 'Roe RW'), **more})
 
 
@@ -34,10 +35,12 @@ ARTICLES = (
         mesh=(heading('Breast Neoplasms', 'D001943', True), heading('Tamoxifen', 'D013629'))),
     toy('1004', 'Exercise, polyps & fatigue: is p < 0.05 enough?', 'Walking eased fatigue during chemotherapy.', 2019),
     toy('1005', 'A letter on polyps without an abstract', '', 2020, publication_types=('Letter',)),
-    toy('1006', 'A miracle cure of polyps', 'Zirconium dissolved all polyps.', 2013, publication_types=('Journal Article', 'Retracted Publication'),
+    toy('1006', 'A miracle cure of polyps', 'Zirconium dissolved all polyps.', 2013,
+        publication_types=('Journal Article', 'Retracted Publication'),
         corrections=(Correction('RetractionIn', '1009', 'J Inv Trials. 2014'),)),
     toy('1007', 'Polyps and obedience', BOSSY, 2016),
-    toy('1008', 'Polyps: a review of what is known', 'Most polyps are harmless; a few turn into cancer.', 2021, publication_types=('Journal Article', 'Review')),
+    toy('1008', 'Polyps: a review of what is known', 'Most polyps are harmless; a few turn into cancer.', 2021,
+        publication_types=('Journal Article', 'Review')),
 )
 PMIDS = tuple(d.id for d in ARTICLES)
 

@@ -1,4 +1,5 @@
-"""What the tests of the command line, the library and the package share: a way to run `cpqa`, invented files, and what an error must look like."""
+"""What the tests of the command line, the library and the package share: a way to run `cpqa`, invented files, and what an error must
+look like."""
 import gzip
 import io
 import json
@@ -41,7 +42,8 @@ def inside(*argv, env: dict[str, str | None] = {}, cwd: Path | None = None) -> s
     "Runs `cpqa` in this process, in a tenth of the time: for all cases but the first of their kind, which run the console script."
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        for name, value in ({'COLUMNS': '2000'} | env).items(): patch.setenv(name, value) if value is not None else patch.delenv(name, raising=False)
+        for name, value in ({'COLUMNS': '2000'} | env).items():
+            patch.setenv(name, value) if value is not None else patch.delenv(name, raising=False)
         if cwd: patch.chdir(cwd)
         try: code = main([str(a) for a in argv])
         except SystemExit as e: code = e.code
@@ -86,9 +88,11 @@ def article(document: Document) -> str:
     pmid = f'<PMID Version="1">{document.id}</PMID>' if document.id != '-' else ''
     kinds = ''.join(f'<PublicationType UI="">{escape(kind)}</PublicationType>' for kind in document.publication_types)
     abstract = f'<Abstract><AbstractText>{escape(document.text)}</AbstractText></Abstract>' if document.text else ''
-    return (f'<PubmedArticle><MedlineCitation>{pmid}<Article><Journal><JournalIssue><PubDate><Year>{document.year or 2020}</Year></PubDate></JournalIssue>'
-            f'<Title>{escape(document.journal)}</Title></Journal><ArticleTitle>{escape(document.title)}</ArticleTitle>{abstract}'
-            f'<PublicationTypeList>{kinds}</PublicationTypeList></Article></MedlineCitation></PubmedArticle>')
+    return (
+        f'<PubmedArticle><MedlineCitation>{pmid}<Article><Journal><JournalIssue><PubDate><Year>{document.year or 2020}</Year></PubDate></JournalIssue>'
+        f'<Title>{escape(document.journal)}</Title></Journal><ArticleTitle>{escape(document.title)}</ArticleTitle>{abstract}'
+        f'<PublicationTypeList>{kinds}</PublicationTypeList></Article></MedlineCitation></PubmedArticle>'
+    )
 
 
 def write_xml(path: Path, documents: Iterable[Document], deleted: Iterable[str] = ()) -> Path:

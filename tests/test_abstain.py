@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cpqa import CancerQA
-from cpqa.answering.abstention import (ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, AbstentionError, ConfidenceModel, confidence, confidence_model, evidence_features,
+from cpqa.answering.abstention import (ABSTAIN_BELOW, CONFIDENCE_FILE, FEATURES, AbstentionError, ConfidenceModel, confidence,
+                                       confidence_model, evidence_features,
                                     Grounds, abstention, read_confidence_models)
 from cpqa.core.records import Evidence, Passage
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
@@ -25,7 +26,8 @@ WORDS = 'Walking eased fatigue in people with XYZ1 tumours'
 def passage(text: str = WORDS, id: str = '1') -> Passage: return Passage(id, 0, len(text), text)
 
 
-readings = st.lists(st.builds(lambda s, r, p: Evidence(passage(), s, r, probability=p), st.floats(-1, 1), st.sampled_from(['E1', 'E2', 'E3']), st.none() | st.floats(0, 1)), max_size=10)
+readings = st.lists(st.builds(lambda s, r, p: Evidence(passage(), s, r, probability=p), st.floats(-1, 1),
+                              st.sampled_from(['E1', 'E2', 'E3']), st.none() | st.floats(0, 1)), max_size=10)
 
 
 # ---- for any evidence
@@ -100,7 +102,9 @@ def test_the_cards_say_what_the_result_says():
         row = kept[m.reranker['reranker']]
         at = row['at abstain_below']
         assert (m.answered, m.abstained) == pytest.approx((at['answered']['value'], at['abstained']['value']))
-        assert m.weights == pytest.approx(row['weights'], abs=1e-3) and m.ece == pytest.approx(row['tested on the other half']['calibration']['ECE (equal count)'])
+        assert m.weights == pytest.approx(row['weights'],
+                                          abs=1e-3) and m.ece == pytest.approx(
+                                              row['tested on the other half']['calibration']['ECE (equal count)'])
 
 
 def test_the_result_holds_numbers_alone():
@@ -112,7 +116,8 @@ def test_the_result_holds_numbers_alone():
     assert not [t for t in texts(json.loads(RESULTS.read_text())) if t.rstrip().endswith('?')]
 
 
-@pytest.mark.parametrize('content, said', [(None, 'install cpqa again'), ('[', 'install cpqa again'), ('[{"weights": {"mood": 1}, "intercept": 0}]', 'expected some of best'),
+@pytest.mark.parametrize('content, said', [(None, 'install cpqa again'), ('[', 'install cpqa again'),
+                                           ('[{"weights": {"mood": 1}, "intercept": 0}]', 'expected some of best'),
                                            ('[{"weights": {"best": "x"}, "intercept": 0}]', 'weights')])
 def test_a_damaged_file_is_said(tmp_path, content, said):
     file = tmp_path/CONFIDENCE_FILE.name
@@ -142,9 +147,11 @@ def asked(qa: CancerQA, question: str) -> float:
     return confidence(question, answer.evidence, qa.two_stage(qa.vectors).reranker.describe(), qa.encoder.describe())
 
 
-@pytest.mark.parametrize('question', ['Is tisagenlecleucel effective for B-cell lymphoma?', 'Can sunitinib cause a collapsed lung?', 'Do older people with cancer fall more often?'])
+@pytest.mark.parametrize('question', ['Is tisagenlecleucel effective for B-cell lymphoma?', 'Can sunitinib cause a collapsed lung?',
+                                      'Do older people with cancer fall more often?'])
 def test_what_a_note_answers_is_answered(qa, question): assert asked(qa, question) > ABSTAIN_BELOW
 
 
-@pytest.mark.parametrize('question', ['How do I bake sourdough bread?', 'Which inhaler is best for asthma?', 'What is the mechanism of action of zelvorafinib?', 'qwrt zzxy'])
+@pytest.mark.parametrize('question', ['How do I bake sourdough bread?', 'Which inhaler is best for asthma?',
+                                      'What is the mechanism of action of zelvorafinib?', 'qwrt zzxy'])
 def test_what_no_note_answers_is_not(qa, question): assert asked(qa, question) < ABSTAIN_BELOW

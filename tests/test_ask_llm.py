@@ -27,7 +27,8 @@ def copying(messages, schema) -> str:
     "A model that copies the first sentence of the first passage, and invents a second claim."
     p = shown(messages)['passages'][0]
     first = re.split(r'(?<=[.])\s', p['text'])[0]
-    reply = {'claims': [{'text': first, 'pmid': p['pmid'], 'quote': first}, {'text': 'It cures all of them.', 'pmid': '99999999', 'quote': 'All were cured.'}], 'status': 'answered'}
+    reply = {'claims': [{'text': first, 'pmid': p['pmid'], 'quote': first},
+                        {'text': 'It cures all of them.', 'pmid': '99999999', 'quote': 'All were cured.'}], 'status': 'answered'}
     if 'label' in schema['properties']: reply['label'] = schema['properties']['label']['enum'][0]
     return json.dumps(reply)
 
@@ -52,7 +53,9 @@ def test_each_service_answers_and_its_claims_are_checked(way, server):
     name, env = ways(server)[way]
     answer = asked('--llm', name, env=env, how=cpqa if way == 'anthropic' else inside)
     assert answer['label'] == 'yes' and answer['kind'] == 'yesno' and not answer['abstained']
-    assert [bool(c['fault']) for c in answer['claims']] == [False, True] and '99999999' not in answer['used_PMIDs'] and len(answer['used_PMIDs']) == 1
+    assert [bool(c['fault']) for c in answer['claims']] == [False,
+                                                            True] and '99999999' not in answer['used_PMIDs'] and len(
+                                                                answer['used_PMIDs']) == 1
     assert '[not confirmed' in answer['response'] and answer['usage']['calls'] == 1 and answer['model']
     assert KEY not in json.dumps(answer)
 
@@ -73,7 +76,8 @@ def test_the_terminal_shows_marks_and_no_key(server):
 def test_it_streams_to_a_terminal_and_says_that_it_is_a_draft(server):
     name, env = ways(server)['openai at a URL']
     main, other = pty.openpty()
-    done = subprocess.run([CPQA, 'ask', QUESTION, '--llm', name], stdout=subprocess.PIPE, stderr=other, stdin=subprocess.DEVNULL, env=environment(**env), timeout=120)
+    done = subprocess.run([CPQA, 'ask', QUESTION, '--llm', name], stdout=subprocess.PIPE, stderr=other, stdin=subprocess.DEVNULL,
+                          env=environment(**env), timeout=120)
     os.close(other)
     said = os.read(main, 100_000).decode()
     os.close(main)
@@ -86,7 +90,8 @@ def test_a_recording_replays_without_server_and_key(server, tmp_path):
     first = asked('--llm', name, '--record', tape, env=env)
     assert KEY not in tape.read_text()
     again = asked('--llm', name, '--replay', tape, env={'ANTHROPIC_API_KEY': None, 'ANTHROPIC_BASE_URL': None})
-    assert {k: first[k] for k in ('response', 'claims', 'label', 'citations')} == {k: again[k] for k in ('response', 'claims', 'label', 'citations')}
+    assert {k: first[k] for k in ('response', 'claims', 'label', 'citations')} == {k: again[k] for k in ('response', 'claims', 'label',
+        'citations')}
     assert 'holds no answer' in complaint(inside('ask', QUESTION, '--llm', name, '--replay', tape, '--prompt', 'stuhlmann'))
 
 
@@ -94,7 +99,9 @@ def test_a_choice_and_a_model_alone(server):
     name, env = ways(server)['openai at a URL']
     answer = asked('--llm', name, '--option', 'it is', '--option', 'it is not', env=env)
     assert (answer['kind'], answer['label']) == ('choice', 'A')
-    with LLMServer(lambda messages, schema: json.dumps({'reasoning': 'It is known.', 'response': 'Yes, in many.', 'label': 'yes', 'status': 'answered'})) as alone:
+    with LLMServer(lambda messages,
+                   schema: json.dumps({'reasoning': 'It is known.', 'response': 'Yes, in many.', 'label': 'yes',
+                                       'status': 'answered'})) as alone:
         answer = asked('--llm', f'openai:toy@{alone.url}/v1', '--prompt', 'cot')
     assert answer['label'] == 'yes' and answer['citations'] == answer['evidence'] == [] and 'rests on no document' in answer['reason']
 
@@ -102,7 +109,8 @@ def test_a_choice_and_a_model_alone(server):
 def test_adaptive_looks_up_only_where_it_must():
     def says(sure):
         def reply(messages, schema):
-            if 'certain' in schema['properties']: return json.dumps({'reasoning': '', 'response': 'Yes.', 'label': 'yes', 'certain': sure, 'status': 'answered'})
+            if 'certain' in schema['properties']:
+                return json.dumps({'reasoning': '', 'response': 'Yes.', 'label': 'yes', 'certain': sure, 'status': 'answered'})
             return copying(messages, schema)
         return reply
     for sure in (True, False):
@@ -115,18 +123,23 @@ def test_a_local_model(tmp_path):
     from cpqa.core.llm_local import toy_llama
     folder = toy_llama(tmp_path/'toy', 'Tea helps, they say.', window=8192)
     answer = asked('--llm', f'local:{folder}')
-    assert answer['abstained'] and 'JSON' in answer['reason'] and answer['evidence'] and answer['usage']['calls'] == 2 and answer['usage']['cost'] == 0
+    assert answer['abstained'] and 'JSON' in answer['reason'] and answer['evidence'] and answer['usage']['calls'] == 2 and answer['usage'][
+        'cost'] == 0
 
 
-@cases('fault,reason', [('401', 'key'), ('gone', 'model'), ('quota', 'spent'), ('notjson=9', 'JSON'), ('half=9', 'JSON'), ('empty=9', 'no text'), ('refusal', 'refuses')])
+@cases('fault,reason', [('401', 'key'), ('gone', 'model'), ('quota', 'spent'), ('notjson=9', 'JSON'), ('half=9', 'JSON'),
+                        ('empty=9', 'no text'), ('refusal', 'refuses')])
 def test_what_goes_wrong_is_an_abstention_with_the_evidence(fault, reason):
-    with LLMServer(copying, misbehave=fault if '=' in fault else f'{fault}=9') as server: answer = asked('--llm', f'openai:toy@{server.url}/v1')
+    with LLMServer(copying, misbehave=fault if '=' in fault else f'{fault}=9') as server:
+        answer = asked('--llm', f'openai:toy@{server.url}/v1')
     assert answer['abstained'] and answer['evidence'] and not answer['citations'] and reason.lower() in answer['reason'].lower()
 
 
 @cases('argv,said', [
-    (['--llm', 'magic'], 'no language model'), (['--llm', 'openai:'], 'no language model'), (['--strict'], 'give --llm too'), (['--option', 'a'], 'give --llm too'),
-    (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'], '2 to 26 options'), (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--record', 'a', '--replay', 'b'], 'give one of them'),
+    (['--llm', 'magic'], 'no language model'), (['--llm', 'openai:'], 'no language model'), (['--strict'], 'give --llm too'),
+    (['--option', 'a'], 'give --llm too'),
+    (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--option', 'a'], '2 to 26 options'),
+    (['--llm', 'openai:toy@http://127.0.0.1:9/v1', '--record', 'a', '--replay', 'b'], 'give one of them'),
     (['--llm', 'none', '--max-cost', '1'], 'give --llm too'), (['--llm', 'anthropic:claude-x'], 'ANTHROPIC_API_KEY')])
 def test_what_cannot_be_meant(argv, said):
     assert said in complaint(inside('ask', QUESTION, *argv, env={'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None}))

@@ -1,4 +1,5 @@
-"""The local Boolean engine against a naive evaluator over records in memory, and what cells cannot show: paging, ties, depth, threads, other fields."""
+"""The local Boolean engine against a naive evaluator over records in memory, and what cells cannot show: paging, ties, depth, threads,
+other fields."""
 import random
 import re
 import threading
@@ -31,7 +32,8 @@ def quick_disk():
 # ---- records
 
 TREE = [('D000001', 'Growths', ('C04',), ('Lumps', 'Bad Growths')), ('D000002', 'Growths, Knee', ('C04.588.111',), ('Patellar Lump',)),
-        ('D000003', 'Growths, Ear', ('C04.588.222', 'C09.111'), ()), ('D000004', 'Lobe Growths', ('C04.588.222.300',), ('MEN',)), ('D000005', 'Ears', ('A01',), ())]
+        ('D000003', 'Growths, Ear', ('C04.588.222', 'C09.111'), ()), ('D000004', 'Lobe Growths', ('C04.588.222.300',), ('MEN',)),
+        ('D000005', 'Ears', ('A01',), ())]
 MESH = MeshTree(Descriptor(*d) for d in TREE)
 WORDS = ('tea', 'teas', 'teapot', 'green', 'greener', 'knee', 'non-small', 'Sjögren', "Crohn's", 'lumps', 'growths', 'of', 'HER2')
 TYPES = ('Review', 'Systematic Review', 'Clinical Trial', 'Randomized Controlled Trial', 'Journal Article')
@@ -41,8 +43,10 @@ DATES = ('', '2009', '2010', '2010-01', '2010-01-01', '2010-01-02', '2010-05', '
 QUALIFIERS = ('therapy', 'diet therapy')
 
 text = st.lists(st.sampled_from(WORDS), max_size=7).map(lambda ws: '. '.join(' '.join(ws[i:i + 3]) for i in range(0, len(ws), 3)))
-qualifiers = st.lists(st.builds(MeshTerm, st.sampled_from(QUALIFIERS), st.just('Q1'), st.booleans()), max_size=2, unique_by=lambda q: q.name).map(tuple)
-headings = st.lists(st.builds(lambda d, ui, major, q: MeshHeading(MeshTerm(d[1], d[0] if ui else '', major), q), st.sampled_from(TREE), st.booleans(), st.booleans(), qualifiers),
+qualifiers = st.lists(st.builds(MeshTerm, st.sampled_from(QUALIFIERS), st.just('Q1'), st.booleans()), max_size=2,
+                      unique_by=lambda q: q.name).map(tuple)
+headings = st.lists(st.builds(lambda d, ui, major, q: MeshHeading(MeshTerm(d[1], d[0] if ui else '', major), q), st.sampled_from(TREE),
+                              st.booleans(), st.booleans(), qualifiers),
                     max_size=2).map(tuple)
 
 
@@ -52,11 +56,14 @@ def few(values): return st.lists(st.sampled_from(values), max_size=2, unique=Tru
 @st.composite
 def documents(draw, id):
     journal, abbr = draw(st.sampled_from(JOURNALS))
-    return Document(id=id, title=draw(text), text=draw(text), mesh=draw(headings), publication_types=draw(few(TYPES)), languages=draw(few(('eng', 'ger'))), authors=draw(few(AUTHORS)),
-                    journal=journal, journal_abbr=abbr, date=draw(st.sampled_from(DATES)), doi=draw(st.sampled_from(('', f'10.1/X.{id}'))), pmcid=draw(st.sampled_from(('', f'PMC9{id}'))))
+    return Document(id=id, title=draw(text), text=draw(text), mesh=draw(headings), publication_types=draw(few(TYPES)),
+                    languages=draw(few(('eng', 'ger'))), authors=draw(few(AUTHORS)),
+                    journal=journal, journal_abbr=abbr, date=draw(st.sampled_from(DATES)), doi=draw(st.sampled_from(('', f'10.1/X.{id}'))),
+                    pmcid=draw(st.sampled_from(('', f'PMC9{id}'))))
 
 
-ids = st.lists(st.sampled_from(('1', '2', '10', '11', '29226797', '29226798', 'PMC31', 'doc-1', 'doc-2', 'doc-22222222222', 'doc-22222222223')), min_size=1, max_size=6, unique=True)
+ids = st.lists(st.sampled_from(('1', '2', '10', '11', '29226797', '29226798', 'PMC31', 'doc-1', 'doc-2', 'doc-22222222222',
+                                'doc-22222222223')), min_size=1, max_size=6, unique=True)
 libraries = ids.flatmap(lambda names: st.tuples(*map(documents, names)))
 
 # ---- the naive evaluator: it knows nothing of the index, and reads a query that is still in pieces
@@ -72,7 +79,8 @@ def places(d: Document, field: str) -> list[list[str]]:
     title, abstract = [words(d.title)], [words(d.text)]
     mesh = [words(t.name) for h in d.mesh for t in (h.descriptor, *h.qualifiers)] + [words(t) for t in d.publication_types]
     rest = [words(t) for t in (*d.authors, d.journal, d.journal_abbr, *d.languages, d.doi, d.pmcid, d.id)]
-    return {'ti': title, 'ab': abstract, 'tiab': title + abstract, 'tw': title + abstract + mesh, 'all': title + abstract + mesh + rest}[field]
+    return {'ti': title, 'ab': abstract, 'tiab': title + abstract, 'tw': title + abstract + mesh,
+            'all': title + abstract + mesh + rest}[field]
 
 
 def has_phrase(found: list[str], phrase: list[str]) -> bool:
@@ -126,7 +134,8 @@ def word_terms(draw):
 
 @st.composite
 def near_terms(draw):
-    f, wanted, n = draw(st.sampled_from(('ti', 'tiab'))), draw(st.lists(st.sampled_from(('tea', 'green', 'knee')), min_size=2, max_size=3)), draw(st.integers(0, 3))
+    f, wanted, n = draw(st.sampled_from(('ti', 'tiab'))), draw(st.lists(st.sampled_from(('tea', 'green', 'knee')), min_size=2,
+                                                                        max_size=3)), draw(st.integers(0, 3))
     return f'"{" ".join(wanted)}"[{f}:~{n}]', lambda d: any(has_near(p, wanted, n) for p in places(d, f))
 
 
@@ -149,13 +158,23 @@ def fact_terms(draw):
         name, code = draw(st.sampled_from((('english', 'eng'), ('German', 'ger'), ('ger', 'ger'))))
         return f'{name}[la]', lambda d: code in d.languages
     if kind == 'ta':
-        name, abbr = draw(st.sampled_from((('j tea', 'J Tea'), ('Journal of Tea (London, England)', 'J Tea'), ('the journal of tea', 'J Tea'), ('Ear', 'Ear'))))
+        name, abbr = draw(st.sampled_from((('j tea', 'J Tea'), ('Journal of Tea (London, England)', 'J Tea'),
+                                           ('the journal of tea', 'J Tea'), ('Ear', 'Ear'))))
         return f'"{name}"[{draw(st.sampled_from(("ta", "Journal", "jour")))}]', lambda d: d.journal_abbr == abbr
     if kind == 'sh':
         q = draw(st.sampled_from(QUALIFIERS))
         return f'{q}[sh]', lambda d: any(x.name == q for h in d.mesh for x in h.qualifiers)
-    if kind == 'sb': return draw(st.sampled_from((('hasabstract', lambda d: bool(d.text)), ('english[filter]', lambda d: 'eng' in d.languages), ('all[sb]', lambda d: True),
-                                                  ('"review"[Filter]', lambda d: bool({'Review', 'Systematic Review'} & set(d.publication_types))))))
+    if kind == 'sb':
+        return draw(
+            st.sampled_from(
+                (
+                    ('hasabstract', lambda d: bool(d.text)),
+                    ('english[filter]', lambda d: 'eng' in d.languages),
+                    ('all[sb]', lambda d: True),
+                    ('"review"[Filter]', lambda d: bool({'Review', 'Systematic Review'} & set(d.publication_types))),
+                )
+            )
+        )
     id = draw(st.sampled_from(('1', '29226797', 'doc-1', 'PMC31')))
     if kind == 'aid': return f'"10.1/x.{id}"[doi]', lambda d: d.doi == f'10.1/X.{id}'
     if kind == 'pmcid': return f'PMC9{id}[pmcid]', lambda d: d.pmcid.lower() == f'pmc9{id}'.lower() or d.id == f'PMC9{id}'
@@ -178,7 +197,8 @@ def author_terms(draw):
 
 @st.composite
 def date_terms(draw):
-    a, b = sorted(draw(st.lists(st.tuples(st.integers(2008, 2012), st.sampled_from((0, 1, 5, 12)), st.sampled_from((0, 1, 2, 31))), min_size=2, max_size=2)))
+    a, b = sorted(draw(st.lists(st.tuples(st.integers(2008, 2012), st.sampled_from((0, 1, 5, 12)), st.sampled_from((0, 1, 2, 31))),
+                                min_size=2, max_size=2)))
     a, b = ((y, m, x if m else 0) for y, m, x in (a, b))
     low, high = ((y, m or first, x or last) for (y, m, x), first, last in ((a, 1, 1), (b, 12, 31)))
     if low > high: low, high, a, b = low, (b[0], 12, 31), a, (b[0], 0, 0)
@@ -190,7 +210,8 @@ def date_terms(draw):
 @st.composite
 def loose_words(draw):
     "Untagged words: a name of a heading is the heading or its words."
-    chosen = draw(st.lists(st.sampled_from(('tea', 'of', 'lump', 'ears', 'knee growths', 'greener', 'non-small', 'gree*', '"green tea"', 'men', 'MEN')), min_size=1, max_size=3))
+    chosen = draw(st.lists(st.sampled_from(('tea', 'of', 'lump', 'ears', 'knee growths', 'greener', 'non-small', 'gree*', '"green tea"',
+                                            'men', 'MEN')), min_size=1, max_size=3))
     named = {'lump': 'Growths', 'ears': 'Ears', 'knee growths': 'Growths, Knee', 'MEN': 'Lobe Growths'}
     natural = {'Growths, Knee': 'knee growths', 'Lobe Growths': 'lobe growths'}
     def one(t, d):
@@ -214,7 +235,8 @@ def in_brackets(inner):
         for i, (op, (query, _)) in enumerate(parts): shown += (f' {op} ' if op else ' ') * (i > 0) + query
         def has(d):
             found = parts[0][1][1](d) != negated
-            for op, (_, term) in parts[1:]: found = {'AND': found and term(d), '': found and term(d), 'OR': found or term(d), 'NOT': found and not term(d)}[op]
+            for op, (_, term) in parts[1:]:
+                found = {'AND': found and term(d), '': found and term(d), 'OR': found or term(d), 'NOT': found and not term(d)}[op]
             return found
         return f'({"NOT " * negated}{shown})', has
     return row()
@@ -250,8 +272,11 @@ def crowd(n: int, seed: int) -> list[Document]:
     r = random.Random(seed)
     def some(values, most=2): return tuple(r.sample(values, r.randint(0, most)))
     def line(): return '. '.join(' '.join(r.choices(WORDS, k=3)) for _ in range(r.randint(0, 3)))
-    def mesh(d): return MeshHeading(MeshTerm(d[1], d[0] if r.random() < .5 else '', r.random() < .3), tuple(MeshTerm(q, 'Q1', r.random() < .3) for q in some(QUALIFIERS)))
-    return [Document(id=str(i), title=line(), text=line(), mesh=tuple(map(mesh, some(TREE))), publication_types=some(TYPES), languages=some(('eng', 'ger')), authors=some(AUTHORS),
+    def mesh(d):
+        return MeshHeading(MeshTerm(d[1], d[0] if r.random() < .5 else '', r.random() < .3),
+                           tuple(MeshTerm(q, 'Q1', r.random() < .3) for q in some(QUALIFIERS)))
+    return [Document(id=str(i), title=line(), text=line(), mesh=tuple(map(mesh, some(TREE))), publication_types=some(TYPES),
+                     languages=some(('eng', 'ger')), authors=some(AUTHORS),
                      date=r.choice(DATES)) for i in range(n)]
 
 
@@ -285,7 +310,8 @@ def test_words_without_tags_as_a_naive_evaluator(tmp_path_factory, records, aske
 # ---- limits
 
 def many(n: int) -> list[Document]:
-    return [Document(id=str(1000 + i), title=f'feed{i:05} tea', text='breast milk', date=f'20{i % 20:02}', mesh=(MeshHeading(MeshTerm('Ears', 'D000005')),)) for i in range(n)]
+    return [Document(id=str(1000 + i), title=f'feed{i:05} tea', text='breast milk', date=f'20{i % 20:02}',
+                     mesh=(MeshHeading(MeshTerm('Ears', 'D000005')),)) for i in range(n)]
 
 
 @pytest.fixture(scope='module')
@@ -324,9 +350,12 @@ def test_only_a_page_is_ever_read(large, monkeypatch):
         assert len(large.search(query, k=10).ids) == 10 and len(read) < 1000
 
 
-DEEP = {'brackets': '(' * 1000 + 'tea' + ')' * 1000, 'a comb': 'tea AND (tea OR (' * 500 + 'tea' + '))' * 500, 'a chain': ' '.join(['tea AND', 'milk OR'] * 2000) + ' tea',
-        'nots': 'NOT ' * 3000 + 'tea', 'open': '(' * 5000, 'closed': ')' * 5000, 'tags': '[ti]' * 3000, 'quotes': '"' * 5001, 'stars': '*' * 5000, 'one word': 'a' * 100_000,
-        'words': 'tea ' * 20_000, 'ors': ' OR '.join(f'w{i}[ti]' for i in range(5000)), 'phrases': ' '.join(f'"tea {i}"' for i in range(500))}
+DEEP = {'brackets': '(' * 1000 + 'tea' + ')' * 1000, 'a comb': 'tea AND (tea OR (' * 500 + 'tea' + '))' * 500,
+        'a chain': ' '.join(['tea AND', 'milk OR'] * 2000) + ' tea',
+        'nots': 'NOT ' * 3000 + 'tea', 'open': '(' * 5000, 'closed': ')' * 5000, 'tags': '[ti]' * 3000, 'quotes': '"' * 5001,
+        'stars': '*' * 5000, 'one word': 'a' * 100_000,
+        'words': 'tea ' * 20_000, 'ors': ' OR '.join(f'w{i}[ti]' for i in range(5000)),
+        'phrases': ' '.join(f'"tea {i}"' for i in range(500))}
 
 
 def test_a_list_of_pmids_finds_each(tmp_path):
@@ -356,8 +385,11 @@ def test_deep_and_long_queries_end_in_an_answer_or_a_query_error(name, large):
 
 
 @examples(300)
-@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(['AND', 'OR', 'NOT', '(', ')', '"', '[ti]', '[dp]', '[mh]', '[au]', '[sb]', '[tiab:~2]', 'tea', 'feed*', '2005', ':', '2007',
-                                                                 'ears', '/', '*', '[', ']', '\\', '.*', '\0', 'é', '٣', 'ﬁ', '😀']), max_size=12).map(' '.join)))
+@given(st.one_of(st.text(max_size=60),
+                 st.lists(st.sampled_from(['AND', 'OR', 'NOT', '(', ')', '"', '[ti]', '[dp]', '[mh]', '[au]', '[sb]', '[tiab:~2]', 'tea',
+                                           'feed*', '2005', ':', '2007',
+                                                                 'ears', '/', '*', '[', ']', '\\', '.*', '\0', 'é', '٣', 'ﬁ', '😀']),
+                                                                 max_size=12).map(' '.join)))
 def test_any_text_is_answered_or_refused(large, query):
     try: found = large.search(query)
     except QueryError as e: assert len(str(e)) < 700
@@ -389,8 +421,10 @@ def test_last_years_count_from_today(tmp_path):
 
 
 def test_dates_of_a_search_limit_it(tmp_path):
-    made = index([Document(id='1', title='tea', date='2010'), Document(id='2', title='tea', year=2012), Document(id='3', title='tea')], tmp_path)
-    for how, wanted in (({'since': 2010}, {'1', '2'}), ({'since': '2010/01/01'}, {'1', '2'}), ({'since': '2010/02'}, {'2'}), ({'until': 2011}, {'1'}),
+    made = index([Document(id='1', title='tea', date='2010'), Document(id='2', title='tea', year=2012), Document(id='3', title='tea')],
+                 tmp_path)
+    for how, wanted in (({'since': 2010}, {'1', '2'}), ({'since': '2010/01/01'}, {'1', '2'}), ({'since': '2010/02'}, {'2'}),
+                        ({'until': 2011}, {'1'}),
                         ({'since': '2012', 'until': '2012/06/30'}, {'2'}), ({}, {'1', '2', '3'})):
         assert set(made.search('tea', **how).ids) == wanted, how
     assert made.search('tea', since=2010, until=2012).translation == '"tea"[All Fields] AND 2010/01/01:2012/12/31[Date - Publication]'
@@ -410,12 +444,14 @@ def test_a_library_of_the_old_form_is_to_be_built_again(tmp_path):
 
 def test_the_table_of_names():
     table = TermTable(MESH)
-    assert [getattr(table.get(t), 'name', None) for t in ('Lumps', 'bad growth', 'Growths, Knee', 'knee growths', 'MEN', 'men', 'Ear', '', '...')] == \
+    assert [getattr(table.get(t), 'name', None) for t in ('Lumps', 'bad growth', 'Growths, Knee', 'knee growths', 'MEN', 'men', 'Ear', '',
+                                                          '...')] == \
         ['Growths', 'Growths', 'Growths, Knee', 'Growths, Knee', 'Lobe Growths', None, 'Ears', None, None]
 
 
 def test_a_word_that_is_an_author_with_initials(tmp_path):
-    made = index([Document(id='1', title='tea', authors=('Smith JA',)), Document(id='2', title='smith ja tea'), Document(id='3', title='vitamin d')], tmp_path)
+    made = index([Document(id='1', title='tea', authors=('Smith JA',)), Document(id='2', title='smith ja tea'),
+                  Document(id='3', title='vitamin d')], tmp_path)
     assert made.search('smith ja tea').ids == ('1',)
     assert made.search('vitamin d').ids == ('3',)
 
@@ -447,14 +483,18 @@ def bioasq(data_dir, tmp_path_factory):
     return made, {d.id: [words(d.title), words(d.text)] for d in made.library}
 
 
-@pytest.mark.parametrize('query', ['breast cancer AND tamoxifen', '"gene expression"[tiab:~2]', 'immunother*[tiab] NOT melanoma[tiab]', 'p53 OR "tumor suppress*"[tiab]', 'NOT protein'])
+@pytest.mark.parametrize('query', ['breast cancer AND tamoxifen', '"gene expression"[tiab:~2]', 'immunother*[tiab] NOT melanoma[tiab]',
+                                   'p53 OR "tumor suppress*"[tiab]', 'NOT protein'])
 def test_real_abstracts(bioasq, query):
     "The number found is the number of a full scan."
     made, texts = bioasq
     found = made.search(query, k=len(texts))
-    has = {'breast cancer AND tamoxifen': lambda t: any('tamoxifen' in p for p in t) and any(all(any(w in p for p in t) for w in ws) for ws in (('breast', 'cancer'), ('breast', 'neoplasms'))),
+    has = {'breast cancer AND tamoxifen': lambda t: any('tamoxifen' in p
+                                                        for p in t) and any(all(any(w in p for p in t) for w in ws) for ws in (('breast',
+                                                            'cancer'), ('breast', 'neoplasms'))),
            '"gene expression"[tiab:~2]': lambda t: any(has_near(p, ['gene', 'expression'], 2) for p in t),
-           'immunother*[tiab] NOT melanoma[tiab]': lambda t: any(has_phrase(p, ['immunother*']) for p in t) and not any('melanoma' in p for p in t),
+           'immunother*[tiab] NOT melanoma[tiab]': lambda t: any(has_phrase(p, ['immunother*']) for p in t) and not any('melanoma' in p
+               for p in t),
            'p53 OR "tumor suppress*"[tiab]': lambda t: any('p53' in p for p in t) or any(has_phrase(p, ['tumor', 'suppress*']) for p in t),
            'NOT protein': lambda t: not any('protein' in p for p in t)}[query]
     assert found.count > 0 and set(found.ids) == {id for id, t in texts.items() if has(t)}

@@ -27,7 +27,8 @@ class Noting:
     def encode(self, texts, kind='document') -> np.ndarray:
         self.asked += texts
         salt = json.dumps([self.said, kind])
-        return np.array([np.frombuffer((salt + t).encode('utf-8', 'replace')[-8:].rjust(8), dtype=np.uint8) for t in texts], dtype=np.float32).reshape(-1, 8)
+        return np.array([np.frombuffer((salt + t).encode('utf-8', 'replace')[-8:].rjust(8), dtype=np.uint8) for t in texts],
+                        dtype=np.float32).reshape(-1, 8)
 
     def describe(self): return {'model': 'noting', **self.said}
 
@@ -40,7 +41,8 @@ def rows(path: Path) -> int:
 
 
 @examples(60)
-@given(calls=st.lists(st.tuples(st.sampled_from(['query', 'document']), st.lists(st.text(max_size=6), max_size=6)), max_size=6), most=st.integers(1, 8))
+@given(calls=st.lists(st.tuples(st.sampled_from(['query', 'document']), st.lists(st.text(max_size=6), max_size=6)), max_size=6),
+       most=st.integers(1, 8))
 def test_never_another_vector(calls, most, tmp_path_factory):
     path = tmp_path_factory.mktemp('any')/'v.sqlite'
     for max_tokens in (8, 16):
@@ -93,7 +95,8 @@ def test_processes(tmp_path):
     "Several programs write and let go at once, one of them finds the file damaged at first; each gets its vectors."
     path = tmp_path/'v.sqlite'
     path.write_bytes(b'rubbish'*999)
-    children = [subprocess.Popen([sys.executable, '-c', CHILD, ROOT/'tests', path], cwd=ROOT/'tests', stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    children = [subprocess.Popen([sys.executable, '-c', CHILD, ROOT/'tests', path], cwd=ROOT/'tests', stderr=subprocess.PIPE,
+                                 text=True) for _ in range(3)]
     assert [(c.communicate()[1], c.returncode) for c in children] == [('', 0)]*3
     assert rows(path) <= 30 and CachedEncoder(Noting(), path).encode(['text 3']).shape == (1, 8)
 
@@ -162,7 +165,8 @@ def test_a_full_disk(tmp_path):
     finally: unmount(disk)
 
 
-@pytest.mark.skipif(not hasattr(os, 'geteuid') or os.geteuid() == 0 and not Path('/proc').is_dir(), reason='needs a place that nobody can write')
+@pytest.mark.skipif(not hasattr(os, 'geteuid') or os.geteuid() == 0 and not Path('/proc').is_dir(),
+                    reason='needs a place that nobody can write')
 def test_a_place_that_cannot_be_written():
     cached = CachedEncoder(Noting(), '/proc/cpqa/v.sqlite')
     for _ in range(2): assert np.array_equal(cached.encode(['a', 'b']), expected(['a', 'b']))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.evaluation.statistics import wilson
-from cpqa.passages.calibration import (CalibrationError, Calibrator, bin_numbers, calibration_values, calibrator, expected_calibration_error, fit_calibrator,
+from cpqa.passages.calibration import (CalibrationError, Calibrator, bin_numbers, calibration_values, calibrator,
+                                       expected_calibration_error, fit_calibrator,
                                      read_calibrators, reliability)
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
 from cpqa.passages.rerankers import BM25Reranker, CosineReranker
@@ -124,8 +125,10 @@ def test_a_score_that_is_not_a_number_is_an_error(scores, method):
     with pytest.raises(CalibrationError): fit_calibrator(scores, [1] * len(scores), method)
 
 
-@cases('x, y, why', [([], [], '0 of 0'), ([1, 2], [0, 0], '0 of 2'), ([1, 2], [0, 2], 'neither 0 nor 1'), ([1, math.inf], [0, 1], 'infinite'),
-                                       ([3, 2, 1], [0, 0, 1], 'not more often relevant'), ([2, 2], [0, 1], 'alike'), ([[1, 2]], [[0, 1]], r'\(1, 2\)')])
+@cases('x, y, why', [([], [], '0 of 0'), ([1, 2], [0, 0], '0 of 2'), ([1, 2], [0, 2], 'neither 0 nor 1'),
+                     ([1, math.inf], [0, 1], 'infinite'),
+                                       ([3, 2, 1], [0, 0, 1], 'not more often relevant'), ([2, 2], [0, 1], 'alike'),
+                                       ([[1, 2]], [[0, 1]], r'\(1, 2\)')])
 def test_what_cannot_be_fitted_is_said(x, y, why):
     with pytest.raises(CalibrationError, match=why): fit_calibrator(x, y)
 
@@ -144,7 +147,8 @@ def test_scores_are_no_probabilities(measure):
 # ---- bins
 
 @examples(100)
-@given(st.lists(st.tuples(st.floats(0, 1) | st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.booleans()), min_size=2, max_size=80).filter(lambda x: len({y for _, y in x}) == 2),
+@given(st.lists(st.tuples(st.floats(0, 1) | st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.booleans()), min_size=2,
+                max_size=80).filter(lambda x: len({y for _, y in x}) == 2),
        st.integers(1, 12), st.sampled_from(['count', 'width']))
 def test_bins_hold_every_passage_once(data, bins, by):
     p, y = map(np.array, zip(*data))
@@ -169,7 +173,8 @@ def test_unknown_bins_are_refused():
 # ---- as shipped
 
 def test_the_shipped_ones_are_of_our_rerankers():
-    assert calibrator(CosineReranker(EmbeddedEncoder(model=MINILM)).describe()) and calibrator({**BM25Reranker().describe(), 'scale': 'best possible'})
+    assert calibrator(CosineReranker(EmbeddedEncoder(model=MINILM)).describe()) and calibrator({**BM25Reranker().describe(),
+        'scale': 'best possible'})
     for c in read_calibrators():
         assert calibrator(c.reranker) == c and c.fitted_on and c.tested_on and c.date and c.questions > 200 and c.n > 10 * c.questions
         assert 0 < c.base_rate < 0.5 and c.ece < 0.05
@@ -181,7 +186,8 @@ def test_what_comes_with_cpqa_is_calibrated_as_it_is_now_or_not_at_all():
         fitted = [c for c in read_calibrators() if c.reranker == described]
         assert ([calibrator(described)] if fitted else []) == fitted
     card = EmbeddedCrossEncoder().card
-    assert calibrator({**EmbeddedCrossEncoder().describe(), 'weights': card.weights[::-1]}) is None and calibrator({**EmbeddedCrossEncoder().describe(), 'max_tokens': 99}) is None
+    assert calibrator({**EmbeddedCrossEncoder().describe(), 'weights': card.weights[::-1]}) is None and calibrator(
+        {**EmbeddedCrossEncoder().describe(), 'max_tokens': 99}) is None
 
 
 def test_another_model_gets_none():
@@ -195,15 +201,18 @@ def test_another_model_gets_none():
 
 def test_the_shipped_ones_are_those_of_the_benchmark():
     if not RESULTS.exists(): pytest.skip('the benchmark has not been run')
-    results = [json.loads(path.read_text(encoding='utf-8')) for path in (RESULTS, RESULTS.with_name('calibration_default.json')) if path.exists()]
-    chosen = {row['ECE (equal count)']['value']: row for result in results for row in result['rows'] if row.get('chosen') and row['depth'] == result['depth']}
+    results = [json.loads(path.read_text(encoding='utf-8')) for path in (RESULTS,
+        RESULTS.with_name('calibration_default.json')) if path.exists()]
+    chosen = {row['ECE (equal count)']['value']: row for result in results
+              for row in result['rows'] if row.get('chosen') and row['depth'] == result['depth']}
     for c in read_calibrators():
         row = chosen[round(c.ece, 4)]
         assert row['method'] == c.method and 'round 10' in row['questions']
 
 
 @cases('damage', [b'', b'[', b'{}', b'[{"method": "magic"}]', b'[{"method": "logistic", "slope": "1"}]', b'[{"method": "isotonic"}]',
-                                    b'[{"method": "isotonic", "knots": [[0, 0.5], [1, 0.4]]}]', b'[{"method": "logistic", "slope": 1e999}]', b'\xff\xfe'])
+                                    b'[{"method": "isotonic", "knots": [[0, 0.5], [1, 0.4]]}]', b'[{"method": "logistic", "slope": 1e999}]',
+                                    b'\xff\xfe'])
 def test_a_damaged_file_says_what_to_do(tmp_path, damage):
     path = tmp_path/'calibrators.json'
     path.write_bytes(damage)

@@ -1,4 +1,5 @@
-"""Quotes: what a copyist may get wrong is found, and a changed figure or a lost "not" never is, on invented and on real texts. Claims: what a model can do to get past the checks."""
+"""Quotes: what a copyist may get wrong is found, and a changed figure or a lost "not" never is, on invented and on real texts. Claims:
+what a model can do to get past the checks."""
 import gzip
 import json
 import random
@@ -54,7 +55,8 @@ def test_a_real_sentence_is_found_where_it_stands(quotes):
 
 def test_slips_of_a_copyist_are_found(quotes):
     slips = {'an article less': lambda s: re.sub(r'(?<=[a-z] )(?:the|a) (?=[a-z])', '', s, count=1), 'upper case': str.upper,
-             'other marks': lambda s: s.replace('-', '‑').replace("'", '’').replace(' ', '\u00a0 '), 'no full stop': lambda s: s.rstrip('.'), 'dots': lambda s: f'... {s.rstrip(".")} ...',
+             'other marks': lambda s: s.replace('-', '‑').replace("'", '’').replace(' ', '\u00a0 '),
+             'no full stop': lambda s: s.rstrip('.'), 'dots': lambda s: f'... {s.rstrip(".")} ...',
              'a wrong letter': lambda s: re.sub(r'\b(pat[a-z]{3})[a-z]', r'\1x', s, count=1)}
     for name, slip in slips.items():
         cases = [(d, slip(s)) for d, s in quotes if slip(s) != s]
@@ -74,13 +76,15 @@ def test_a_changed_figure_is_never_found(quotes):
 
 def test_a_lost_or_added_denial_is_never_found(quotes):
     lost = [(d, re.sub(r'\b(?:not|no|without|never) ', '', s, count=1)) for d, s in quotes if re.search(r'\b(?:not|no|without|never) ', s)]
-    added = [(d, re.sub(r'\b(was|were|is|are|did|can|may) ', r'\1 not ', s, count=1)) for d, s in quotes if re.search(r'\b(?:was|were|is|are|did|can|may) (?!not)', s)]
+    added = [(d, re.sub(r'\b(was|were|is|are|did|can|may) ', r'\1 not ', s, count=1)) for d,
+             s in quotes if re.search(r'\b(?:was|were|is|are|did|can|may) (?!not)', s)]
     assert len(lost) > 20 and len(added) > 200
     assert [(d.id, s) for d, s in lost + added if find_quote(s, d)] == []
 
 
 def test_a_turned_word_is_never_found(quotes):
-    turns = [('increas', 'decreas'), ('decreas', 'increas'), ('higher', 'lower'), ('lower', 'higher'), ('more', 'less'), ('improved', 'impaired'), ('effective', 'ineffective'),
+    turns = [('increas', 'decreas'), ('decreas', 'increas'), ('higher', 'lower'), ('lower', 'higher'), ('more', 'less'),
+             ('improved', 'impaired'), ('effective', 'ineffective'),
              ('before', 'after'), ('women', 'men'), ('mg', 'µg'), ('positive', 'negative'), ('with ', 'without '), ('<', '>')]
     cases = [(d, s.replace(a, b, 1)) for d, s in quotes for a, b in turns if a in s]
     assert len(cases) > 200
@@ -89,7 +93,8 @@ def test_a_turned_word_is_never_found(quotes):
 
 def test_a_sentence_of_another_abstract_is_not_found(quotes):
     documents = list({d.id: d for d, _ in quotes}.values())
-    wrong = [(d.id, s) for i, (own, s) in enumerate(quotes[::5]) for d in (documents[i % len(documents)],) if d is not own and s not in d.text and find_quote(s, d)]
+    wrong = [(d.id, s) for i, (own, s) in enumerate(quotes[::5]) for d in (documents[i % len(documents)],) if d is not own
+             and s not in d.text and find_quote(s, d)]
     assert wrong == []
 
 
@@ -138,13 +143,16 @@ def test_ids_are_read_alike_and_never_guessed():
 
 
 def test_what_is_cited_passes_the_older_check():
-    result = checked(DraftClaim('Tamoxifen lowered breast cancer recurrence.', 't3', SENTENCE.upper()), DraftClaim('Aspirin lowered the risk of polyps.', 't1', 'lowered the risk of colon polyps'))
+    result = checked(DraftClaim('Tamoxifen lowered breast cancer recurrence.', 't3', SENTENCE.upper()),
+                     DraftClaim('Aspirin lowered the risk of polyps.', 't1', 'lowered the risk of colon polyps'))
     assert len(result.citations) == 2 and not any(fault(c, RETRIEVED) for c in result.citations)
     assert result.citations[1].quote == 'Daily aspirin lowered the risk of colon polyps.'   # the whole sentence
 
 
-@pytest.mark.parametrize('claim', ['Tamoxifen did not lower breast cancer recurrence.', 'Tamoxifen raised breast cancer recurrence.', 'Tamoxifen increased recurrence of breast cancer.',
-                                   'No lower recurrence of breast cancer was seen with tamoxifen.', 'Tamoxifen for 15 years lowered breast cancer recurrence by 40%.'])
+@pytest.mark.parametrize('claim', ['Tamoxifen did not lower breast cancer recurrence.', 'Tamoxifen raised breast cancer recurrence.',
+                                   'Tamoxifen increased recurrence of breast cancer.',
+                                   'No lower recurrence of breast cancer was seen with tamoxifen.',
+                                   'Tamoxifen for 15 years lowered breast cancer recurrence by 40%.'])
 def test_a_negated_answer_does_not_pass(claim):
     result = checked(DraftClaim(claim, 't3', SENTENCE))
     assert not result.claims[0].holds and result.citations == ()
@@ -153,10 +161,12 @@ def test_a_negated_answer_does_not_pass(claim):
 
 def test_a_quote_out_of_its_sentence_does_not_pass():
     denied = {'n': Document('n', text='It is not true that tamoxifen lowered breast cancer recurrence. Tea was not studied.')}
-    assert not checked(DraftClaim('Tamoxifen lowered breast cancer recurrence.', 'n', 'tamoxifen lowered breast cancer recurrence'), documents=denied).claims[0].holds
+    assert not checked(DraftClaim('Tamoxifen lowered breast cancer recurrence.', 'n', 'tamoxifen lowered breast cancer recurrence'),
+                       documents=denied).claims[0].holds
 
 
-@cases('bad', ['<script>x()</script>', '![i](http://a.example/?q)', 'see www.shop.example', '\x1b[31m', '\u202e', '<!-- x -->', 'sk-ant-' + 'api03-NotAKeyAtAll'])
+@cases('bad', ['<script>x()</script>', '![i](http://a.example/?q)', 'see www.shop.example', '\x1b[31m', '\u202e', '<!-- x -->',
+               'sk-ant-' + 'api03-NotAKeyAtAll'])
 def test_what_is_unsafe_goes_no_further(bad):
     result = checked(DraftClaim(f'Tamoxifen lowered breast cancer recurrence {bad}', 't3', SENTENCE))
     assert unsafe(f'Tea {bad}') and result.claims[0].text == WITHHELD and fault_group(result.claims[0].why) == 'text'
@@ -165,11 +175,13 @@ def test_what_is_unsafe_goes_no_further(bad):
 
 def test_a_fault_does_not_repeat_what_was_hidden_in_an_id():
     result = checked(*(DraftClaim('Tea.', id, SENTENCE) for id in ('<img src=x>', '\x1b[2Jx', 'a-secret-of-more-than-twelve', '1' * 40)))
-    assert not any(part in ' '.join(map(str, result.faults)) for part in ('<', 'secret', '1111111111111')) and escapes(''.join(map(str, result.faults))) == []
+    assert not any(part in ' '.join(map(str, result.faults)) for part in ('<', 'secret', '1111111111111')) and escapes(
+        ''.join(map(str, result.faults))) == []
 
 
 def test_a_draft_without_quotes_gets_ours_and_says_so():
-    result = checked(DraftClaim('Aspirin lowered the risk of colon polyps.', pmids=('t1', 't2', '99')), DraftClaim('Bread rises at night.', pmids=('t1',)))
+    result = checked(DraftClaim('Aspirin lowered the risk of colon polyps.', pmids=('t1', 't2', '99')),
+                     DraftClaim('Bread rises at night.', pmids=('t1',)))
     assert (result.picked, [c.holds for c in result.claims], result.citations[0].pmid) == (1, [True, False], 't1')
     assert any(str(f).startswith('99 is not among') for f in result.faults) and {fault_group(f) for f in result.faults} <= set(FAULTS)
 

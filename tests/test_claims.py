@@ -32,7 +32,8 @@ def test_every_wording_names_its_parts():
 def test_the_statements_are_those_that_were_measured(marked, saved):
     made = list(statements(marked))
     halves = Counter(part_of(m.article) for m in made)
-    assert saved['statements'] == dict(halves) and saved['articles'] == {h: len({m.article for m in made if part_of(m.article) == h}) for h in halves}
+    assert saved['statements'] == dict(halves) and saved['articles'] == {
+        h: len({m.article for m in made if part_of(m.article) == h}) for h in halves}
     assert not any(m.unseen for m in made if part_of(m.article) == 'dev')
     for kind in FLIPS:
         n = sum(m.flip == kind for m in made if part_of(m.article) == 'test')
@@ -61,7 +62,8 @@ def test_the_goal_is_met_on_the_half_that_was_not_seen(saved):
 
 
 def test_the_weights_in_the_package_are_those_that_were_measured(saved):
-    shipped = {'rules and encoder' if w['encoder'] else 'rules': w for w in json.loads((files('cpqa')/'data'/'claim_support.json').read_text())}
+    shipped = {'rules and encoder' if w['encoder'] else 'rules': w
+               for w in json.loads((files('cpqa')/'data'/'claim_support.json').read_text())}
     assert {name: w['parts'] for name, w in shipped.items()} == saved['weights']
     assert {name: w['fault_below'] for name, w in shipped.items()} == saved['fault_below']
 

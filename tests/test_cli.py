@@ -237,7 +237,8 @@ def test_a_terminal_with_NO_COLOR_gets_no_colour(demo):
 
 def test_a_command_that_went_well_says_nothing_on_stderr(mixed, tmp_path, files):
     assert cpqa('ask', 'Does ginger ease nausea?', '--library', mixed).stderr == ''
-    for argv in (['search', 'ginger', '--library', mixed], ['index', 'info', mixed], ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
+    for argv in (['search', 'ginger', '--library', mixed], ['index', 'info', mixed],
+                 ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
         assert inside(*argv).stderr == ''
 
 
@@ -320,12 +321,14 @@ def test_words_for_a_person_in_danger_follow_a_command_that_is_none(argv):
 # ---- where the output goes
 
 def test_a_reader_that_leaves_early(demo):
-    done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" search tamoxifen --retriever bm25 --json | head -1'], capture_output=True, text=True,
+    done = subprocess.run(['bash', '-o', 'pipefail', '-c', f'"{CPQA}" search tamoxifen --retriever bm25 --json | head -1'],
+                          capture_output=True, text=True,
                           env=environment())
     assert done.returncode == 0 and untroubled(done) and done.stdout == '[\n'
 
 
-@pytest.mark.parametrize('argv', [('ask', QUESTION, '--depth', '1'), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)], ids=' '.join)
+@pytest.mark.parametrize('argv', [('ask', QUESTION, '--depth', '1'), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)],
+                         ids=' '.join)
 def test_a_reader_that_has_left(argv, demo):
     ours, theirs = os.pipe()
     os.close(ours)
@@ -336,7 +339,8 @@ def test_a_reader_that_has_left(argv, demo):
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
 def test_output_to_a_full_disk(demo):
-    with open('/dev/full', 'w') as full: done = cpqa('ask', QUESTION, '--depth', 1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    with open('/dev/full', 'w') as full:
+        done = cpqa('ask', QUESTION, '--depth', 1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1 and untroubled(done) and done.stderr.strip().startswith('cpqa: ')
 
 
@@ -541,7 +545,8 @@ def test_a_file_that_is_not_there(old, files, tmp_path):
 def test_names_that_are_not_text(old):
     assert 'no such file' in complaint(cpqa('index', 'build', b'caf\xe9.xml', '--out', old, '--no-vectors'))
     unharmed(old)
-    for how, argv in ((inside, ['ask', os.fsdecode(b'caf\xe9 aromatase inhibitors')]), (cpqa, ['search', b'caf\xe9', '--library', old, '--retriever', 'bm25'])):
+    for how, argv in ((inside, ['ask', os.fsdecode(b'caf\xe9 aromatase inhibitors')]),
+                      (cpqa, ['search', b'caf\xe9', '--library', old, '--retriever', 'bm25'])):
         done = how(*argv)
         assert done.returncode == 0 and untroubled(done) or complaint(done)
 
@@ -746,7 +751,8 @@ def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
     assert 'interrupted: no answer was given' in complaint(interrupted(broken/'manifest.json', 'ask', QUESTION, '--library', broken), 130)
 
 
-@pytest.mark.parametrize('module, moment', [('cpqa.retrieval.encoders', 'EmbeddedEncoder'), ('cpqa.answering.quoting_reader', 'QuotingReader')])
+@pytest.mark.parametrize('module, moment',
+                         [('cpqa.retrieval.encoders', 'EmbeddedEncoder'), ('cpqa.answering.quoting_reader', 'QuotingReader')])
 def test_ctrl_c_at_each_stage_of_an_answer(module, moment, demo):
     code = f'''
 import os, signal, sys

@@ -1,4 +1,5 @@
-"""What the cells of evaluation/question_files, datasets and collections cannot show: the publishers' files, broken files, random ones, and broken connections."""
+"""What the cells of evaluation/question_files, datasets and collections cannot show: the publishers' files, broken files, random ones,
+and broken connections."""
 import csv
 import gzip
 import hashlib
@@ -22,14 +23,17 @@ from cpqa.evaluation.question_files import csv_rows, read_mmlu, whole_json
 
 # ---- the files as their publishers give them
 
-SIZES = {'mmlu': 1089, 'medqa': 1273, 'medmcqa': 4183, 'pubmedqa': 500, 'pqa-l': 1000, 'bioasq': 532, 'bioasq-all': 1983, 'evidence-inference': 928}
+SIZES = {'mmlu': 1089, 'medqa': 1273, 'medmcqa': 4183, 'pubmedqa': 500, 'pqa-l': 1000, 'bioasq': 532, 'bioasq-all': 1983,
+         'evidence-inference': 928}
 FIVE = ('mmlu', 'medqa', 'medmcqa', 'pubmedqa', 'bioasq')
-SUBJECTS = {'anatomy': 135, 'clinical_knowledge': 265, 'college_biology': 144, 'college_medicine': 173, 'medical_genetics': 100, 'professional_medicine': 272}
+SUBJECTS = {'anatomy': 135, 'clinical_knowledge': 265, 'college_biology': 144, 'college_medicine': 173, 'medical_genetics': 100,
+            'professional_medicine': 272}
 
 
 @cases('name', SIZES)
 def test_sizes(data_dir, name):
-    found = load(name, data_dir/'evidence_inference' if name == 'evidence-inference' else data_dir)   # a second folder beside it may hold later articles
+    # a second folder beside it may hold later articles
+    found = load(name, data_dir/'evidence_inference' if name == 'evidence-inference' else data_dir)
     assert (len(found), found.faults) == (SIZES[name], [])
     assert all(q.source == name for q in found) and all(q.gold for q in found if q.options)
 
@@ -65,7 +69,8 @@ def test_pubmedqa_is_the_same_from_both_publishers(data_dir):
 def test_bioasq_all_agrees_with_its_beir_folder(data_dir):
     found, collection = load('bioasq-all', data_dir), read_collection(data_dir/'bioasq_beir')
     assert set(found.by_id) == set(collection.queries) and all(q.answers for q in found)
-    assert all(set(collection.qrels[q.id]) <= set(q.gold_pmids) for q in found)   # the corpus has only documents of which snippets give a text
+    # the corpus has only documents of which snippets give a text
+    assert all(set(collection.qrels[q.id]) <= set(q.gold_pmids) for q in found)
 
 
 def test_medquad(data_dir, tmp_path):
@@ -83,7 +88,8 @@ def test_the_oddities_that_the_notebook_tells_of(data_dir):
     doubtful = [q for q in load('medmcqa', data_dir) if len(set(q.options.values())) < 4]
     texts = [q.question.strip().lower() for q in load('bioasq-all', data_dir)]
     assert (len(doubtful), len(texts) - len(set(texts))) == (21, 5)
-    with tarfile.open(data_dir/'medquad'/'medquad_1-9_xml.tar.gz') as tar: pages = [(m.name.split('/')[-1][:-4], tar.extractfile(m).read()) for m in tar if m.isfile()]
+    with tarfile.open(data_dir/'medquad'/'medquad_1-9_xml.tar.gz') as tar:
+        pages = [(m.name.split('/')[-1][:-4], tar.extractfile(m).read()) for m in tar if m.isfile()]
     wrong = [qid for stem, page in pages for qid in re.findall(rb'qid="([^"]*)"', page) if not qid.startswith(stem.encode() + b'-')]
     odd = [page.count(b'<pair ') for _, page in pages if b'<pair ' in page]
     assert (len(wrong), len(odd), sum(odd)) == (35, 4, 16)
@@ -91,7 +97,8 @@ def test_the_oddities_that_the_notebook_tells_of(data_dir):
 
 def test_beir(data_dir):
     collection = read_collection(data_dir/'bioasq_beir').strict()
-    assert (collection.n_documents, len(collection.queries), sum(map(len, collection.qrels.values())), collection.unjudged) == (16296, 1983, 11399, 0)
+    assert (collection.n_documents, len(collection.queries), sum(map(len, collection.qrels.values())),
+            collection.unjudged) == (16296, 1983, 11399, 0)
     assert sum(1 for _ in collection.documents()) == 16296
 
 
@@ -118,8 +125,10 @@ GOLDEN = {'questions': [{'id': 'y1', 'body': 'Is ice cold?', 'type': 'yesno', 'd
 ASKED = {'question': 'Which is red?', 'options': {'A': 'grass', 'B': 'blood'}, 'answer_idx': 'B'}
 MARKED = {'id': 1, 'pmcid': 'PMC1', 'question': 'And pain?', 'evidence': [[0, 3]]}
 GOOD = {'mmlu': ('anatomy_test.csv', 'Which beats?,heart,skin,ear,eye,A\n'), 'medqa': ('phrases_no_exclude_test.jsonl', json.dumps(ASKED)),
-        'medmcqa': ('dev.json', json.dumps(CHOICE)), 'pubmedqa': ('test_set.json', json.dumps({'7': ABSTRACT})), 'pqa-l': ('ori_pqal.json', json.dumps({'7': ABSTRACT})),
-        'bioasq': ('7B1_golden.json', json.dumps(GOLDEN)), 'bioasq-all': ('7B1_golden.json', json.dumps(GOLDEN)), 'healthsearchqa': ('healthsearchqa.csv', 'id,question\n1,Why is ice cold?\n')}
+        'medmcqa': ('dev.json', json.dumps(CHOICE)), 'pubmedqa': ('test_set.json', json.dumps({'7': ABSTRACT})),
+        'pqa-l': ('ori_pqal.json', json.dumps({'7': ABSTRACT})),
+        'bioasq': ('7B1_golden.json', json.dumps(GOLDEN)), 'bioasq-all': ('7B1_golden.json', json.dumps(GOLDEN)),
+        'healthsearchqa': ('healthsearchqa.csv', 'id,question\n1,Why is ice cold?\n')}
 
 
 def put(path, data):
@@ -138,7 +147,8 @@ def test_a_small_file_is_read_packed_or_not(tmp_path, name):
 
 @cases('name', GOOD)
 @cases('data, why', [
-    (b'', 'empty'), (b' \n ', 'empty'), (b'version https://git-lfs.github.com/spec/v1\noid sha256:0\n', 'Git LFS'), ('Is it?'.encode('utf-16'), 'UTF-16'),
+    (b'', 'empty'), (b' \n ', 'empty'), (b'version https://git-lfs.github.com/spec/v1\noid sha256:0\n', 'Git LFS'),
+    ('Is it?'.encode('utf-16'), 'UTF-16'),
     (b'<!DOCTYPE html><html></html>', 'web page'), (gzip.compress(b'{}', mtime=0), 'gzip under another name')])
 def test_a_file_of_something_else(tmp_path, name, data, why):
     with pytest.raises(QuestionsError, match=why): load(name, put(tmp_path/GOOD[name][0], data))
@@ -179,7 +189,8 @@ def test_a_bad_line_is_one_fault(tmp_path, name, good, bad, why):
 
 
 @pytest.mark.parametrize('change, why', [
-    ({'final_decision': 'often'}, "the label 'often'"), ({'final_decision': None}, "the label ''"), ({'CONTEXTS': 'text'}, 'Expected `array`'),
+    ({'final_decision': 'often'}, "the label 'often'"), ({'final_decision': None}, "the label ''"),
+    ({'CONTEXTS': 'text'}, 'Expected `array`'),
     ({'QUESTION': ''}, 'needs an id and a text'), ({'QUESTION': 'Is \ud800 it?'}, 'not in UTF-8')])
 def test_a_bad_abstract_is_one_fault(tmp_path, change, why):
     found = load('pqa-l', put(tmp_path/'ori_pqal.json', json.dumps({'7': ABSTRACT, '8': ABSTRACT | change})))
@@ -198,14 +209,17 @@ def test_pubmedqa_needs_its_ground_truth(tmp_path):
 
 @cases('exact, gold', [('yes', 'A'), ('Yes', 'A'), ('NO', 'B'), ('no.', 'B'), (['yes'], 'A'), ([['No']], 'B')])
 def test_spellings_of_yes_and_no(tmp_path, exact, gold):
-    q = GOLDEN['questions'][0] | {'exact_answer': exact, 'documents': ['https://pubmed.ncbi.nlm.nih.gov/12/', 'http://www.ncbi.nlm.nih.gov/pubmed/3', 'elsewhere']}
+    q = GOLDEN['questions'][0] | {'exact_answer': exact,
+                                  'documents': ['https://pubmed.ncbi.nlm.nih.gov/12/', 'http://www.ncbi.nlm.nih.gov/pubmed/3', 'elsewhere']}
     found = load('bioasq', put(tmp_path/'11B2_golden.json', json.dumps({'questions': [q]})))
     assert (found['y1'].gold, found['y1'].gold_pmids, found['y1'].part, found['y1'].year) == (gold, ('12', '3'), '11B2', 2023)
     assert found.faults == ["11B2_golden.json:1: the document 'elsewhere' is no link to PubMed"]
 
 
 def test_bioasq_in_order_of_its_batches_and_repeated_ids(tmp_path):
-    for n in (10, 9, 11): put(tmp_path/f'Task{n}BGoldenEnriched'/f'{n}B1_golden.json', json.dumps({'questions': [GOLDEN['questions'][0] | {'id': f'y{n // 10}'}]}))
+    for n in (10, 9, 11):
+        put(tmp_path/f'Task{n}BGoldenEnriched'/f'{n}B1_golden.json',
+            json.dumps({'questions': [GOLDEN['questions'][0] | {'id': f'y{n // 10}'}]}))
     found = load('bioasq', tmp_path)
     assert [q.part for q in found] == ['9B1', '10B1'] and found.faults == ['y1: a second question with this id was left out']
     shutil.copytree(tmp_path/'Task9BGoldenEnriched', tmp_path/'copy')
@@ -227,14 +241,16 @@ def test_medmcqa_that_counts_from_zero(tmp_path):
     with pytest.raises(QuestionsError, match='count from 0'): load('medmcqa', put(tmp_path/'dev.json', lines))
 
 
-@pytest.mark.parametrize('name, text', [('healthsearchqa.tsv', 'Question\tid\nWhy, now?\t1\n'), ('healthsearchqa.jsonl', '{"id": 1, "question": "Why, now?"}\n'),
+@pytest.mark.parametrize('name, text', [('healthsearchqa.tsv', 'Question\tid\nWhy, now?\t1\n'),
+                                        ('healthsearchqa.jsonl', '{"id": 1, "question": "Why, now?"}\n'),
                                         ('HealthSearchQA.txt', 'Why, now?\n'), ('healthsearchqa/all.csv', 'id,question\n1,"Why, now?"\n')])
 def test_forms_of_healthsearchqa(tmp_path, name, text):
     assert [(q.id, q.question) for q in load('healthsearchqa', put(tmp_path/name, text).parents[name.count('/')])] == [('1', 'Why, now?')]
 
 
 def test_a_table_without_questions(tmp_path):
-    with pytest.raises(QuestionsError, match="no column 'question', but 'id', 'text'"): load('healthsearchqa', put(tmp_path/'healthsearchqa.csv', 'id,text\n1,Why?\n'))
+    with pytest.raises(QuestionsError, match="no column 'question', but 'id', 'text'"):
+        load('healthsearchqa', put(tmp_path/'healthsearchqa.csv', 'id,text\n1,Why?\n'))
 
 
 PAGE = '<Document><QAPairs><QAPair><Question qid="1-1">What is ice ?</Question><Answer>Water.</Answer></QAPair></QAPairs></Document>'
@@ -258,8 +274,11 @@ def test_an_archive_cut_off(tmp_path):
 
 
 def test_hostile_xml(tmp_path):
-    bomb = '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;"><!ENTITY c SYSTEM "file:///etc/hostname">]>' + PAGE.replace('Water.', '&b;&c;')
-    found = load('medquad', archive(tmp_path/'medquad.tar.gz', {'1_Ice_QA/1.xml': PAGE, '../2_Tea_QA/1.xml': bomb, '2_Tea_QA/2.xml': 'none', '2_Tea_QA/._2.xml': '\0'}))
+    bomb = '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;"><!ENTITY c SYSTEM "file:///etc/hostname">]>' + PAGE.replace('Water.',
+        '&b;&c;')
+    found = load('medquad', archive(tmp_path/'medquad.tar.gz',
+                                    {'1_Ice_QA/1.xml': PAGE, '../2_Tea_QA/1.xml': bomb, '2_Tea_QA/2.xml': 'none',
+                                     '2_Tea_QA/._2.xml': '\0'}))
     assert list(found.by_id) == ['1_Ice_QA/1-1'] and len(found.faults) == 2 and 'declares a DTD' in found.faults[0]
     archive(tmp_path/'medquad-2.tar.gz', {})
     with pytest.raises(QuestionsError, match='could both be medquad'): load('medquad', tmp_path)
@@ -277,7 +296,8 @@ def test_names_and_places(tmp_path):
 
 # ---- random files
 
-WORDS = st.text(st.characters(exclude_categories=['Cs', 'Cc']), min_size=1).map(str.strip).filter(lambda t: t and not t.startswith('\ufeff'))
+WORDS = st.text(st.characters(exclude_categories=['Cs', 'Cc']),
+                min_size=1).map(str.strip).filter(lambda t: t and not t.startswith('\ufeff'))
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, WORDS, WORDS, WORDS, st.sampled_from('ABCD')), min_size=1, max_size=5))
@@ -297,11 +317,13 @@ def test_any_bytes_give_a_set_or_a_clear_error(tmp_path_factory, data):
         except QuestionsError: pass
 
 
-@given(st.dictionaries(st.tuples(st.from_regex('[a-z0-9]{1,4}', fullmatch=True), st.from_regex('[a-z0-9]{1,4}', fullmatch=True)), st.integers(-1, 3), min_size=1))
+@given(st.dictionaries(st.tuples(st.from_regex('[a-z0-9]{1,4}', fullmatch=True), st.from_regex('[a-z0-9]{1,4}', fullmatch=True)),
+                       st.integers(-1, 3), min_size=1))
 def test_qrels_come_back_in_each_form(tmp_path_factory, grades):
     path = tmp_path_factory.mktemp('qrels')/'test.tsv'
     wanted = [(f'q{q}', f'd{d}', grade) for (q, d), grade in grades.items()]
-    forms = (lambda q, d, g: f'{q}\t{d}\t{g}', lambda q, d, g: f'{q} 0 {d} {g}', lambda q, d, g: f'{q}\t0\t{d}\t{g}\r', lambda q, d, g: f'{q}\t{d}\t{g}.0')
+    forms = (lambda q, d, g: f'{q}\t{d}\t{g}', lambda q, d, g: f'{q} 0 {d} {g}', lambda q, d, g: f'{q}\t0\t{d}\t{g}\r', lambda q, d,
+             g: f'{q}\t{d}\t{g}.0')
     for form in forms:
         for header in ('query-id\tcorpus-id\tscore\n', ''):
             path.write_text(header + '\n'.join(form(*row) for row in wanted), newline='')
@@ -323,10 +345,12 @@ QUERIES = [{'_id': 'q2', 'text': 'Two?', 'metadata': {}}, {'_id': 7, 'text': 'Se
 
 
 def test_a_collection_with_each_fault(tmp_path):
-    folder = beir(tmp_path, [*DOCUMENTS, DOCUMENTS[0], 'not JSON', {'_id': [3], 'text': 'x'}], [*QUERIES, QUERIES[0], {'_id': 'q3', 'text': ' '}, '{"_id": "q4"}'],
+    folder = beir(tmp_path, [*DOCUMENTS, DOCUMENTS[0], 'not JSON', {'_id': [3], 'text': 'x'}],
+                  [*QUERIES, QUERIES[0], {'_id': 'q3', 'text': ' '}, '{"_id": "q4"}'],
                   'query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td1\t1\nq1\td9\t1\nq8\td1\t1\n7\td2\t0\nq1\td2\tx\nq1\td2\n')
     c = read_collection(folder)
-    assert list(c.queries) == ['7', 'q1'] and c.qrels == {'7': {'d2': 0}, 'q1': {'d1': 2, 'd9': 1}} and (c.n_documents, c.unjudged) == (2, 3)
+    assert list(c.queries) == ['7', 'q1'] and c.qrels == {'7': {'d2': 0},
+                                                          'q1': {'d1': 2, 'd9': 1}} and (c.n_documents, c.unjudged) == (2, 3)
     assert len(c.faults) == 11 and [d.id for d in c.documents()] == ['d1', 'd2', 'd1']
 
 
@@ -338,7 +362,8 @@ def test_the_checksum_of_a_collection_holds_what_a_score_depends_on(tmp_path):
     with pytest.raises(QuestionsError, match='holds both corpus.jsonl and corpus.jsonl.gz'): read_collection(tmp_path/'b')
     (tmp_path/'b'/'corpus.jsonl').unlink()
     assert plain.checksum() == packed.checksum() == read_collection(tmp_path/'b').checksum() and (packed.split, plain.faults) == ('dev', [])
-    others = [(DOCUMENTS[:1], QUERIES, 'q1 0 d1 1\n'), (DOCUMENTS, QUERIES, 'q1 0 d1 2\nq2 0 d2 1\n'), (DOCUMENTS, [{**q, 'text': 'Else?'} for q in QUERIES], qrels)]
+    others = [(DOCUMENTS[:1], QUERIES, 'q1 0 d1 1\n'), (DOCUMENTS, QUERIES, 'q1 0 d1 2\nq2 0 d2 1\n'),
+              (DOCUMENTS, [{**q, 'text': 'Else?'} for q in QUERIES], qrels)]
     sums = {read_collection(beir(tmp_path/str(n), *other)).checksum() for n, other in enumerate(others)}
     assert len(sums | {plain.checksum()}) == 4
 
@@ -357,12 +382,15 @@ def test_splits(tmp_path):
 
 
 def test_marked_with_each_fault(tmp_path):
-    put(tmp_path/'articles.jsonl', '\n'.join(json.dumps(a) for a in ({'pmcid': 'PMC1', 'text': 'Pain fell.\r\n'}, {'pmcid': 'PMC1', 'text': 'x'}, {'pmcid': 'PMC2'})))
-    rows = [MARKED, MARKED, MARKED | {'id': 2, 'evidence': [[3, 3], [0, 12]]}, MARKED | {'id': 3, 'evidence': [[0, 13]]}, MARKED | {'id': 4, 'pmcid': 'PMC2'},
+    put(tmp_path/'articles.jsonl',
+        '\n'.join(json.dumps(a) for a in ({'pmcid': 'PMC1', 'text': 'Pain fell.\r\n'}, {'pmcid': 'PMC1', 'text': 'x'}, {'pmcid': 'PMC2'})))
+    rows = [MARKED, MARKED, MARKED | {'id': 2, 'evidence': [[3, 3], [0, 12]]}, MARKED | {'id': 3, 'evidence': [[0, 13]]},
+            MARKED | {'id': 4, 'pmcid': 'PMC2'},
             MARKED | {'id': 5, 'label': 'so so'}, MARKED | {'id': 6, 'evidence': [['a', 'b']]}, MARKED | {'id': 7, 'label': None}]
     put(tmp_path/'questions.jsonl', '\n'.join(map(json.dumps, rows)))
     marked = read_marked(tmp_path)
-    assert marked.spans == {'1': ((0, 3),), '2': ((0, 12),), '5': ((0, 3),), '7': ((0, 3),)} and list(marked.questions.by_id) == ['1', '2', '5', '7']
+    assert marked.spans == {'1': ((0, 3),), '2': ((0, 12),), '5': ((0, 3),),
+                            '7': ((0, 3),)} and list(marked.questions.by_id) == ['1', '2', '5', '7']
     assert marked.articles['PMC1'].text == 'Pain fell.\r\n' and len(marked.faults) == 8
     assert load('evidence-inference', tmp_path).checksum() == marked.questions.checksum()
     assert load('evidence-inference', tmp_path).faults == marked.faults
@@ -414,13 +442,17 @@ def server():
 
 
 @pytest.fixture
-def medquad(tmp_path): return archive(tmp_path/'made.tar.gz', {f'MedQuAD-master/1_Ice_QA/{n}.xml': PAGE + f'<!-- {hashlib.sha256(bytes([n, 7])).hexdigest()} -->' for n in range(250)}).read_bytes()
+def medquad(tmp_path):
+    return archive(tmp_path/'made.tar.gz',
+                   {f'MedQuAD-master/1_Ice_QA/{n}.xml': PAGE + f'<!-- {hashlib.sha256(bytes([n, 7])).hexdigest()} -->'
+                    for n in range(250)}).read_bytes()
 
 
 def test_a_download_goes_on_where_it_broke(server, medquad, tmp_path):
     server.body, server.limit = medquad, len(medquad) // 2 + 1
     folder = download('medquad', tmp_path/'medquad', server.url)
-    assert (folder/'master.tar.gz').read_bytes() == medquad and server.seen[0] == 0 and 0 < server.seen[1] <= server.limit and len(server.seen) <= 3
+    assert (folder/'master.tar.gz').read_bytes() == medquad and server.seen[0] == 0 and 0 < server.seen[1] <= server.limit and len(
+        server.seen) <= 3
     assert len(load('medquad', folder)) == 250 and [p.name for p in folder.iterdir() if p.suffix in ('.part', '.tag')] == []
     download('medquad', folder, server.url)
     assert len(server.seen) <= 3   # nothing is fetched twice
@@ -493,7 +525,8 @@ def test_the_real_files_from_a_mirror(data_dir, server, tmp_path):
 
 @pytest.mark.parametrize('lines, wanted', [
     ('query-id\tcorpus-id\tscore\titeration\nq1\td1\t2\t0\n', [('q1', 'd1', 2)]),
-    ('query-id\tcorpus-id\tscore\tannotator\nq1\td1\t2\tbob\nq1\td2\t0\tbob\n', [('q1', 'd1', 2), ('q1', 'd2', 0)]), ('query_id\tscore\tdoc_id\nq1\t2\td1\n', [('q1', 'd1', 2)])])
+    ('query-id\tcorpus-id\tscore\tannotator\nq1\td1\t2\tbob\nq1\td2\t0\tbob\n', [('q1', 'd1', 2), ('q1', 'd2', 0)]),
+    ('query_id\tscore\tdoc_id\nq1\t2\td1\n', [('q1', 'd1', 2)])])
 def test_a_header_of_qrels_is_obeyed(tmp_path, lines, wanted):
     path, faults = tmp_path/'test.tsv', []
     path.write_text(lines)
@@ -509,6 +542,7 @@ def test_a_judged_query_without_text_stays(tmp_path, text):
 @pytest.mark.parametrize('label, gold', [(1, 'A'), (-1, 'B'), (0, 'C'), ('0', 'C'), (None, '')])
 def test_articles_and_labels_that_are_numbers(tmp_path, label, gold):
     put(tmp_path/'articles.jsonl', json.dumps({'pmcid': 12, 'text': 'Tea helps.'}).encode())
-    put(tmp_path/'questions.jsonl', json.dumps({'id': 1, 'pmcid': 12, 'question': 'Does it?', 'evidence': [[0, 3]], 'label': label}).encode())
+    put(tmp_path/'questions.jsonl',
+        json.dumps({'id': 1, 'pmcid': 12, 'question': 'Does it?', 'evidence': [[0, 3]], 'label': label}).encode())
     m = read_marked(tmp_path)
     assert [(q.id, q.gold, q.gold_pmids) for q in m.questions] == [('1', gold, ('12',))] and m.faults == []

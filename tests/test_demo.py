@@ -45,7 +45,8 @@ def source_runs(pqal, beir) -> set:
 
 def test_they_cover_what_patients_ask():
     assert len(NOTES) >= 150 and len({n.cancer for n in NOTES}) >= 25
-    assert {n.topic for n in NOTES} >= {'screening', 'diagnosis', 'treatment', 'side effects', 'prognosis', 'prevention', 'genetics', 'supportive care'}
+    assert {n.topic for n in NOTES} >= {'screening', 'diagnosis', 'treatment', 'side effects', 'prognosis', 'prevention', 'genetics',
+                                        'supportive care'}
 
 
 def test_each_line_is_a_note_and_nothing_else():
@@ -55,7 +56,8 @@ def test_each_line_is_a_note_and_nothing_else():
 
 
 def test_their_text_is_plain():
-    odd = [(n.id, c) for n in NOTES for c in n.text + n.title if unicodedata.category(c)[0] == 'C' or c in '<>' and re.search(r'</?\w+>', n.text)]
+    odd = [(n.id, c) for n in NOTES for c in n.text + n.title if unicodedata.category(c)[0] == 'C' or c in '<>'
+           and re.search(r'</?\w+>', n.text)]
     assert odd == []
     assert [n.id for n in NOTES if not n.text.endswith('.') or n.text != ' '.join(n.text.split())] == []
 

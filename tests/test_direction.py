@@ -1,4 +1,5 @@
-"""The direction of sentences: what must never turn around, texts that nobody wrote by hand, and agreement with experts on real questions."""
+"""The direction of sentences: what must never turn around, texts that nobody wrote by hand, and agreement with experts on real
+questions."""
 import json
 import time
 
@@ -10,10 +11,13 @@ from hypothesis import strategies as st
 from cpqa.answering.direction import RULES, Sentence, direction, pointing, verdict
 
 QUESTION = 'Does green tea lower the risk of stroke in adults?'
-YES = ['Green tea lowered the risk of stroke in adults.', 'The risk of stroke in adults was lower with green tea.', 'In adults, green tea was associated with a lower risk of stroke.']
-NO = ['Green tea did not lower the risk of stroke in adults.', 'Green tea increased the risk of stroke in adults.', 'Green tea had no effect on the risk of stroke in adults.',
+YES = ['Green tea lowered the risk of stroke in adults.', 'The risk of stroke in adults was lower with green tea.',
+       'In adults, green tea was associated with a lower risk of stroke.']
+NO = ['Green tea did not lower the risk of stroke in adults.', 'Green tea increased the risk of stroke in adults.',
+      'Green tea had no effect on the risk of stroke in adults.',
       'The risk of stroke in adults was higher with green tea.', 'Green tea failed to lower the risk of stroke in adults.']
-NEITHER = ['Whether green tea lowers the risk of stroke in adults is unknown.', 'Stroke is common in adults.', 'We aimed to assess green tea and the risk of stroke in adults.', '']
+NEITHER = ['Whether green tea lowers the risk of stroke in adults is unknown.', 'Stroke is common in adults.',
+           'We aimed to assess green tea and the risk of stroke in adults.', '']
 
 
 @pytest.mark.parametrize('sentence', YES)
@@ -41,7 +45,8 @@ def test_any_text_has_a_direction_and_a_rule(question, sentence, title):
     assert RULES[rule].startswith(way)
 
 
-sentences = st.lists(st.builds(Sentence, st.sampled_from('abc'), st.sampled_from([*YES, *NO, *NEITHER]), st.just(''), st.floats(0, 1)), max_size=8)
+sentences = st.lists(st.builds(Sentence, st.sampled_from('abc'), st.sampled_from([*YES, *NO, *NEITHER]), st.just(''), st.floats(0, 1)),
+                     max_size=8)
 
 
 @examples(80)
@@ -57,7 +62,8 @@ def test_a_label_has_a_heavier_side_and_counts_are_of_papers(some):
 def test_the_order_of_sentences_does_not_matter():
     some = [Sentence('a', YES[0], '', 0.9), Sentence('b', NO[0], '', 0.4), Sentence('a', NO[1], '', 0.3)]
     ours, turned = verdict(QUESTION, some), verdict(QUESTION, some[::-1])
-    assert (ours.label, ours.counts, ours.weights) == (turned.label, turned.counts, turned.weights) == ('yes', {'for': 1, 'against': 1, 'unclear': 0}, {'for': 0.9, 'against': 0.4})
+    assert (ours.label, ours.counts, ours.weights) == (turned.label, turned.counts, turned.weights) == ('yes',
+        {'for': 1, 'against': 1, 'unclear': 0}, {'for': 0.9, 'against': 0.4})
 
 
 def test_long_texts_take_linear_time():

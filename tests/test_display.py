@@ -20,18 +20,22 @@ from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.sources import Scope
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
-EVIL = '</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]'
+EVIL = ('</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a '
+        'href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]')
 TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small'}
 
 
-def cited(quote: str, **more) -> Citation: return Citation(**{'pmid': '7', 'quote': quote, 'start': 3, 'end': 3 + len(quote), 'score': 0.7, 'title': 'A paper', 'year': 2019, 'url': 'https://pubmed.ncbi.nlm.nih.gov/7/'} | more)
+def cited(quote: str, **more) -> Citation:
+    return Citation(**{'pmid': '7', 'quote': quote, 'start': 3, 'end': 3 + len(quote), 'score': 0.7, 'title': 'A paper', 'year': 2019,
+                       'url': 'https://pubmed.ncbi.nlm.nih.gov/7/'} | more)
 
 
 def everything(text: str) -> Answer:
     "An answer that holds `text` wherever a text may stand."
     one = cited(text or 'x', pmid=text or '7', title=text, journal=text, url='https://evil.example/' + text)
     claims = (CheckedClaim(text, (one,), support=0.8), CheckedClaim(text, (one, cited('y')), why=said(text or 'no quote')))
-    return Answer(text, text, (one,), why=(said(text),), library=text, note=text, notes=(text,), kind='yesno', label=text, items=(text, text), claims=claims, counts={'for': 1, 'against': 2, 'unclear': 3},
+    return Answer(text, text, (one,), why=(said(text),), library=text, note=text, notes=(text,), kind='yesno', label=text,
+                  items=(text, text), claims=claims, counts={'for': 1, 'against': 2, 'unclear': 3},
                   confidence=0.5, model=text or 'm', usage={'calls': 1, 'ms': 3.0}, first=text, terms={text: text})
 
 
@@ -75,19 +79,26 @@ def test_only_https_is_linked(url): assert list(page(replace(ANSWER, citations=(
 def test_no_colour_is_fixed():
     "Light and dark themes bring their own colours; a mark is a word."
     made = answer_html(ANSWER)
-    assert re.findall(r'style|color|colour|background|#[0-9a-f]{3,6}\b|rgb|<font|prefers-color-scheme|class="(?!cpqa-answer")', made.replace('cpqa-answer', 'cpqa-answer'), re.I) == []
+    assert re.findall(r'style|color|colour|background|#[0-9a-f]{3,6}\b|rgb|<font|prefers-color-scheme|class="(?!cpqa-answer")',
+                      made.replace('cpqa-answer', 'cpqa-answer'), re.I) == []
     assert made.count('NOT SUPPORTED') == 1 and '<strong>NOT SUPPORTED' in made
 
 
 # ---- the same in both, and in the order a person needs
 
 def test_page_and_terminal_say_the_same():
-    one = Answer('Does it help?', 'It does.', (cited('Tamoxifen helped.'),), why=(said('Close.'),), library='toy', kind='yesno', label='yes', counts={'for': 2}, confidence=0.91, model='m-1',
-                 usage={'calls': 1, 'input_tokens': 10, 'output_tokens': 5, 'ms': 900.0, 'cost': 0.002}, first='Call 112.', terms={'relapse': 'It came back.'}, notes=('A route failed',),
-                 claims=(CheckedClaim('It helps.', (cited('Tamoxifen helped.'),), support=0.9), CheckedClaim('It cures.', why=said('no quote carries it'))))
-    order = ['Call 112.', 'Does it help?', 'Answer: yes', 'Of 2 papers read, 2 point to yes.', 'It does.', '1 of 2 claims passed the check; do not rely on the others:', 'It helps. [1] (support 0.90 of 1)',
-             'NOT SUPPORTED: It cures. (no quote carries it)', '“Tamoxifen helped.”', 'A paper. 2019. PMID 7', 'characters 3–20', 'Close.', 'about 91 are answered', 'The sources are from 2019.',
-             'Written by the language model m-1 (1 call, 10 tokens read, 5 tokens written, 0.9 s, 0.0020 US dollars).', 'In plain words', 'relapse', 'It came back.', 'Note: A route failed', 'Searched: toy.', NOT_ADVICE]
+    one = Answer('Does it help?', 'It does.', (cited('Tamoxifen helped.'),), why=(said('Close.'),), library='toy', kind='yesno',
+                 label='yes', counts={'for': 2}, confidence=0.91, model='m-1',
+                 usage={'calls': 1, 'input_tokens': 10, 'output_tokens': 5, 'ms': 900.0, 'cost': 0.002}, first='Call 112.',
+                 terms={'relapse': 'It came back.'}, notes=('A route failed',),
+                 claims=(CheckedClaim('It helps.', (cited('Tamoxifen helped.'),), support=0.9),
+                         CheckedClaim('It cures.', why=said('no quote carries it'))))
+    order = ['Call 112.', 'Does it help?', 'Answer: yes', 'Of 2 papers read, 2 point to yes.', 'It does.',
+             '1 of 2 claims passed the check; do not rely on the others:', 'It helps. [1] (support 0.90 of 1)',
+             'NOT SUPPORTED: It cures. (no quote carries it)', '“Tamoxifen helped.”', 'A paper. 2019. PMID 7', 'characters 3–20', 'Close.',
+             'about 91 are answered', 'The sources are from 2019.',
+             'Written by the language model m-1 (1 call, 10 tokens read, 5 tokens written, 0.9 s, 0.0020 US dollars).', 'In plain words',
+             'relapse', 'It came back.', 'Note: A route failed', 'Searched: toy.', NOT_ADVICE]
     for text in (page(one).text_content(), shown(one, 2000)):
         places = [text.find(part) for part in order]
         assert -1 not in places and places == sorted(places), dict(zip(order, places))
@@ -99,15 +110,20 @@ def test_a_plain_answer_has_nothing_new():
     "Without label, claims, terms and model: question, response, sources, reason, note."
     plain = Answer('Q?', '“q” [PMID 7]', (cited('q', year=None),), why=(said('Close.'),), library='toy')
     lines = [line.strip(' │╭╮╰╯─') for line in shown(plain).splitlines()]
-    assert [line for line in lines if line][:5] == ['Q?', '“q” [PMID 7]', '1. A paper. PMID 7', 'https://pubmed.ncbi.nlm.nih.gov/7/  characters 3–4, match 0.70', 'Close.']
+    assert [line for line in lines if line][:5] == ['Q?', '“q” [PMID 7]', '1. A paper. PMID 7',
+                                                    'https://pubmed.ncbi.nlm.nih.gov/7/  characters 3–4, match 0.70', 'Close.']
     for word in ('Answer', 'claim', 'Written', 'plain words', 'Of 100', 'None', 'sources are'): assert word not in shown(plain)
 
 
 def test_an_empty_answer(): assert shown(Answer('Q', '')) and page(Answer('Q', '')).text_content().startswith('Q')
 
 
-@pytest.mark.parametrize('counts, said', [({'for': 1, 'against': 1}, 'Of 2 papers read, 1 points to yes and 1 points to no. They disagree, so read both sides.'), ({'against': 1}, 'Of 1 paper read, 1 points to no.'),
-                                          ({'for': 0, 'against': 0, 'unclear': 0}, ''), ({'unclear': 1}, 'Of 1 paper read, 1 is unclear.'), ({'for': -3, 'other': 4}, '')])
+@pytest.mark.parametrize('counts, said',
+                         [({'for': 1, 'against': 1},
+                           'Of 2 papers read, 1 points to yes and 1 points to no. They disagree, so read both sides.'),
+                           ({'against': 1}, 'Of 1 paper read, 1 points to no.'),
+                                          ({'for': 0, 'against': 0, 'unclear': 0}, ''), ({'unclear': 1}, 'Of 1 paper read, 1 is unclear.'),
+                                          ({'for': -3, 'other': 4}, '')])
 def test_counts(counts, said): assert counts_in_words(counts) == said
 
 
@@ -117,24 +133,29 @@ def test_no_confidence_is_certainty(p, n): assert f'about {n} are' in confidence
 
 def test_dates():
     assert dates_in_words((cited('a', year=2001), cited('b', pmid='8', year=2020))) == 'The sources are from 2001 to 2020.'
-    assert dates_in_words((cited('a', year=None),)) == '' and dates_in_words((cited('a'), cited('b', pmid='8', year=None), cited('c', pmid='9', year=None))).endswith('Of 2 papers the year is not known.')
+    assert dates_in_words((cited('a', year=None),)) == '' and dates_in_words((cited('a'), cited('b', pmid='8', year=None),
+        cited('c', pmid='9', year=None))).endswith('Of 2 papers the year is not known.')
 
 
 def test_a_price_that_is_not_known_is_not_zero():
-    assert 'cost not known' in model_line(Answer('q', 'r', model='m')) and '0.0000 US dollars' in model_line(Answer('q', 'r', model='m', usage={'cost': 0.0}))
+    assert 'cost not known' in model_line(Answer('q', 'r', model='m')) and '0.0000 US dollars' in model_line(Answer('q', 'r', model='m',
+        usage={'cost': 0.0}))
 
 
 # ---- retracted papers
 
 def test_a_retracted_paper_is_never_cited(tmp_path):
     "The best match of all has been retracted: it is not quoted, not read and not shown."
-    gone = Document(id='66', title='Tamoxifen cures every breast cancer recurrence', year=2022, publication_types=('Retracted Publication',),
-                    text='Tamoxifen for five years abolished breast cancer recurrence in all women. What tamoxifen does to recurrence is to abolish it.')
+    gone = Document(id='66', title='Tamoxifen cures every breast cancer recurrence', year=2022,
+                    publication_types=('Retracted Publication',),
+                    text='Tamoxifen for five years abolished breast cancer recurrence in all women. What tamoxifen does to recurrence is '
+                         'to abolish it.')
     question = 'What does tamoxifen for five years do to breast cancer recurrence?'
     both = build_index([[*TOY, gone]], tmp_path/'both')
     for qa in (CancerQA(both), CancerQA(Scope(str(tmp_path/'both'))), CancerQA(both, Finding(reranker='none'))):
         answer = qa.ask(question)
         seen = shown(answer, 2000) + answer_html(answer) + answer.to_json().replace('"66": "retracted"', '').replace('"66":"retracted"', '')
-        assert answer.used_PMIDs[0] == 't3' and 'abolish' not in seen and '66' not in answer.used_PMIDs and not any(e.retracted or e.passage.doc_id == '66' for e in answer.evidence)
+        assert answer.used_PMIDs[0] == 't3' and 'abolish' not in seen and '66' not in answer.used_PMIDs and not any(e.retracted
+            or e.passage.doc_id == '66' for e in answer.evidence)
     again = build_index([[*TOY, replace(gone, publication_types=())]], tmp_path/'sound')
     assert '66' in CancerQA(again).ask(question).used_PMIDs    # were it not retracted, it would be

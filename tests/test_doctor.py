@@ -105,7 +105,8 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path):
     ('ibm-x[a,b]>=1; extra == "all"', 'all', 'ibm-x', '1')])
 def test_lines_of_metadata_are_read(line, extra, package, least):
     found = requirements([line], ['dev', 'eval', 'all'])
-    assert [(e, n.name, [s.version for s in n.specifier if s.operator == '>=']) for e, needs in found.items() for n in needs] == [(extra, package, [least] if least else [])]
+    assert [(e, n.name, [s.version for s in n.specifier if s.operator == '>=']) for e,
+            needs in found.items() for n in needs] == [(extra, package, [least] if least else [])]
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=4), st.lists(st.integers(0, 99), min_size=1, max_size=4))
@@ -121,7 +122,8 @@ def test_a_missing_extra_says_what_cannot_be_chosen_without_it():
 
 def test_the_keys_and_services_are_those_of_the_rows():
     assert {'ANTHROPIC_API_KEY', 'OPENAI_API_KEY', 'CPQA_LLM_KEY', 'NCBI_API_KEY', 'NCBI_EMAIL'} == set(KEYS)
-    assert {(s.name, s.moved_by) for s in SERVICES} == {('Anthropic', 'ANTHROPIC_BASE_URL'), ('OpenAI', 'OPENAI_BASE_URL'), ('NCBI', 'CPQA_ENTREZ_URL')}
+    assert {(s.name, s.moved_by) for s in SERVICES} == {('Anthropic', 'ANTHROPIC_BASE_URL'), ('OpenAI', 'OPENAI_BASE_URL'),
+                                                        ('NCBI', 'CPQA_ENTREZ_URL')}
 
 
 # ---- services

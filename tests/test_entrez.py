@@ -1,4 +1,5 @@
-"""The client of E-utilities against a real server on 127.0.0.1 that misbehaves as told, and its readers against what NCBI really answered."""
+"""The client of E-utilities against a real server on 127.0.0.1 that misbehaves as told, and its readers against what NCBI really
+answered."""
 import gzip
 import io
 import json
@@ -93,7 +94,8 @@ def found(*ids: str, count: int | None = None) -> bytes:
 def records(*documents: Document) -> bytes: return replies.article_set(etree.tostring(pubmed_xml(d)) for d in documents)
 
 
-def doc(id, **more) -> Document: return Document(id=str(id), **{'title': f'On the number {id}', 'text': f'We counted to {id}.', 'year': 2020, **more})
+def doc(id, **more) -> Document:
+    return Document(id=str(id), **{'title': f'On the number {id}', 'text': f'We counted to {id}.', 'year': 2020, **more})
 
 
 def library(verb: str, fields: dict) -> bytes:
@@ -111,12 +113,18 @@ def packed(body: bytes): return (200, body, {'Content-Encoding': 'gzip'})
 
 PASSING = {
     '429': (429, b'{"error":"API rate limit exceeded","count":"4"}', {'Retry-After': '0'}), '429 html': (429, b'<html>no</html>', {}),
-    '408': (408, b'', {}), '500': (500, b'', {}), '502': (502, b'<html><title>Bad Gateway</title></html>', {}), '503': (503, b'', {'Retry-After': 'soon'}),
-    'page': b'<!DOCTYPE html><html><title>Sorry</title></html>', 'page in capitals': b'\n <HTML><BODY>Sorry</BODY></HTML>', 'empty': b'', 'blank': b' \n',
-    'text': b'Error: no', 'json': b'{"error":"API rate limit exceeded"}', 'json without error': b'{}', 'broken': b'<eSearchResult><Count>2</Count>',
-    'ends early': found('1', '2')[:-5], 'cut': cut(found('1', '2')), 'hangs up': hang_up, 'ERROR': b'<eSearchResult><ERROR>Search Backend failed: pmq is down</ERROR></eSearchResult>',
-    'other root': b'<eInfoResult/>', 'no count': b'<eSearchResult><IdList/></eSearchResult>', 'entity': b'<!DOCTYPE a [<!ENTITY b "c">]><eSearchResult><Count>1</Count>&b;</eSearchResult>',
-    'damaged gzip': packed(b'rubbish'), 'cut gzip': packed(gzip.compress(found('1', '2'), mtime=0)[:-12]), 'zeros': b'\0' * 50, 'not utf-8': b'<eSearchResult>\xff</eSearchResult>',
+    '408': (408, b'', {}), '500': (500, b'', {}), '502': (502, b'<html><title>Bad Gateway</title></html>', {}),
+    '503': (503, b'', {'Retry-After': 'soon'}),
+    'page': b'<!DOCTYPE html><html><title>Sorry</title></html>', 'page in capitals': b'\n <HTML><BODY>Sorry</BODY></HTML>', 'empty': b'',
+    'blank': b' \n',
+    'text': b'Error: no', 'json': b'{"error":"API rate limit exceeded"}', 'json without error': b'{}',
+    'broken': b'<eSearchResult><Count>2</Count>',
+    'ends early': found('1', '2')[:-5], 'cut': cut(found('1', '2')), 'hangs up': hang_up,
+    'ERROR': b'<eSearchResult><ERROR>Search Backend failed: pmq is down</ERROR></eSearchResult>',
+    'other root': b'<eInfoResult/>', 'no count': b'<eSearchResult><IdList/></eSearchResult>',
+    'entity': b'<!DOCTYPE a [<!ENTITY b "c">]><eSearchResult><Count>1</Count>&b;</eSearchResult>',
+    'damaged gzip': packed(b'rubbish'), 'cut gzip': packed(gzip.compress(found('1', '2'), mtime=0)[:-12]), 'zeros': b'\0' * 50,
+    'not utf-8': b'<eSearchResult>\xff</eSearchResult>',
 }
 
 
@@ -149,18 +157,23 @@ def test_what_is_our_fault_is_not_tried_again(shared, status):
     assert len(shared.asked) - before == 1
 
 
-@cases('text, tries', [('Invalid db name specified: x', 1), ('Empty term and query_key - nothing todo', 1), ('Unable to obtain query #1', 3),
-                                         ("Exception: 'retstart' cannot be larger than 9998", 1), ('Couldn\'t resolve #pmq: the address table is empty', 3),
+@cases('text, tries', [('Invalid db name specified: x', 1), ('Empty term and query_key - nothing todo', 1),
+                       ('Unable to obtain query #1', 3),
+                                         ("Exception: 'retstart' cannot be larger than 9998", 1),
+                                         ('Couldn\'t resolve #pmq: the address table is empty', 3),
                                          ('Database server is overloaded', 3), ('Read timeout', 3), ('unheard of', 3),
-                                         ('Search Backend failed: Database is not supported: pubmed', 3), ('Error: TXCLIENT(CException::eUnknown) Read failed: EOF', 3),
-                                         ('Empty result - nothing todo', 1), ('External viewer error: Empty Response. Bytes read: 0 Status: Timeout', 3)])
+                                         ('Search Backend failed: Database is not supported: pubmed', 3),
+                                         ('Error: TXCLIENT(CException::eUnknown) Read failed: EOF', 3),
+                                         ('Empty result - nothing todo', 1),
+                                         ('External viewer error: Empty Response. Bytes read: 0 Status: Timeout', 3)])
 def test_errors_of_ncbi_are_tried_again_if_they_may_pass(shared, text, tries):
     shared.script, before = [f'<eSearchResult><ERROR>{text}</ERROR></eSearchResult>'.encode()] * tries, len(shared.asked)
     with pytest.raises(EntrezError): client(shared, tries=3).search('toys')
     assert len(shared.asked) - before == tries
 
 
-@pytest.mark.parametrize('text, tries', [('External viewer error: Empty Response. Bytes read: 0 Status: Timeout', 3), ('Unable to obtain query #1', 3),
+@pytest.mark.parametrize('text, tries', [('External viewer error: Empty Response. Bytes read: 0 Status: Timeout', 3),
+                                         ('Unable to obtain query #1', 3),
                                          ('ID list is empty! Possibly it has no correct IDs.', 1), ('unheard of', 1)])
 def test_a_400_that_tells_of_a_fault_inside_of_ncbi_is_tried_again(shared, text, tries):
     shared.script, before = [(400, f'<eFetchResult><ERROR>{text}</ERROR></eFetchResult>'.encode(), {})] * tries, len(shared.asked)
@@ -181,10 +194,12 @@ def test_nobody_answers():
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
         url = f'http://127.0.0.1:{s.getsockname()[1]}/'
-    with pytest.raises(EntrezError, match='no connection could be made, after 2 tries: check the network'): Entrez(url, email='', key='', tries=2, backoff=0.001).search('toys')
+    with pytest.raises(EntrezError, match='no connection could be made, after 2 tries: check the network'):
+        Entrez(url, email='', key='', tries=2, backoff=0.001).search('toys')
 
 
-@pytest.mark.parametrize('proxy, why', [('socks9://127.0.0.1:9', 'is not one like http://HOST:PORT'), ('http://me:hush@127.0.0.1:9', 'no connection could be made to the proxy')])
+@pytest.mark.parametrize('proxy, why', [('socks9://127.0.0.1:9', 'is not one like http://HOST:PORT'),
+                                        ('http://me:hush@127.0.0.1:9', 'no connection could be made to the proxy')])
 def test_a_proxy_of_no_use_is_said_without_its_password(monkeypatch, proxy, why):
     for name in 'http_proxy', 'HTTP_PROXY': monkeypatch.setenv(name, proxy)
     monkeypatch.setenv('no_proxy', '')
@@ -228,7 +243,8 @@ def test_a_body_without_end_is_not_read_to_its_end(shared):
 
 def test_bodies_are_not_trusted(tmp_path):
     (secret := tmp_path/'secret').write_text('hidden')
-    bomb = '<!DOCTYPE a [<!ENTITY b "' + 'x' * 1000 + '">' + ''.join(f'<!ENTITY b{i} "{"&b;" * 50}">' for i in range(20)) + ']><list>&b1;</list>'
+    bomb = '<!DOCTYPE a [<!ENTITY b "' + 'x' * 1000 + '">' + ''.join(f'<!ENTITY b{i} "{"&b;" * 50}">'
+                                                                     for i in range(20)) + ']><list>&b1;</list>'
     for body in bomb, f'<!DOCTYPE a [<!ENTITY b SYSTEM "file://{secret}">]><list>&b;</list>', '<a>' * 5000 + '</a>' * 5000:
         with pytest.raises(Trouble): xml_root(body.encode(), 'list', 'a')
 
@@ -292,7 +308,8 @@ with ThreadPoolExecutor(3) as pool: list(pool.map(lambda i: entrez.search(f'toy 
 
 def test_the_rate_is_shared_by_threads_and_processes(tmp_path):
     with serving(library) as server:
-        askers = [Popen([sys.executable, '-c', ASKER, server.url, '12'], stdin=PIPE, stdout=PIPE, text=True, env=environment(CPQA_CACHE=tmp_path)) for _ in range(2)]
+        askers = [Popen([sys.executable, '-c', ASKER, server.url, '12'], stdin=PIPE, stdout=PIPE, text=True,
+                        env=environment(CPQA_CACHE=tmp_path)) for _ in range(2)]
         for a in askers: assert a.stdout.readline() == 'ready\n'
         for a in askers: a.stdin.write('\n'); a.stdin.flush()
         for a in askers: a.communicate(timeout=60); assert a.returncode == 0
@@ -319,7 +336,8 @@ def test_every_id_is_accounted_for():
         return records(*(doc(i) for i in [*ids, *ids[:3], 99999]))   # some twice, one that nobody asked for
     with serving(answer) as server:
         got = client(server, batch=4).fetch([3, '7', '1', '3', 2, '8', 5, 6])
-        assert [d.id for d in got.documents] == ['3', '1', '2', '5', '6'] and got.missing == ('7', '8') and not got.faults and not got.failed
+        assert [d.id for d in got.documents] == ['3', '1', '2', '5',
+                                                 '6'] and got.missing == ('7', '8') and not got.faults and not got.failed
         assert [f['id'] for _, f in server.asked] == [['3,7,1,2'], ['8,5,6']] and {c for c, *_ in server.raw} == {'POST'}
 
 
@@ -342,7 +360,8 @@ def test_a_record_that_breaks_the_server_takes_no_neighbour_with_it(bad):
 
 
 def test_a_record_that_holds_only_a_number_is_empty_and_one_without_a_number_is_said(shared):
-    odd = b''.join(b'<PubmedArticle><MedlineCitation>%s</MedlineCitation></PubmedArticle>' % inside for inside in (b'<PMID>3</PMID>', b'<Article/>'))
+    odd = b''.join(b'<PubmedArticle><MedlineCitation>%s</MedlineCitation></PubmedArticle>' % inside
+                   for inside in (b'<PMID>3</PMID>', b'<Article/>'))
     shared.script = [records(doc(1), doc(2)).replace(b'</PubmedArticleSet>', odd + b'</PubmedArticleSet>')]
     got = (entrez := client(shared)).fetch(['1', '2', '3', '4'])
     assert [d.id for d in got.documents] == ['1', '2', '3'] and got.documents[2] == Document(id='3') and got.missing == ('4',)
@@ -350,7 +369,8 @@ def test_a_record_that_holds_only_a_number_is_empty_and_one_without_a_number_is_
 
 
 def test_a_record_that_cannot_be_read_is_named(shared, monkeypatch):
-    monkeypatch.setattr(module, 'parse_articles', lambda articles, db: [module.Skipped('here', 'it is no article') if id == '2' else doc(id) for id, _ in articles])
+    monkeypatch.setattr(module, 'parse_articles', lambda articles,
+                        db: [module.Skipped('here', 'it is no article') if id == '2' else doc(id) for id, _ in articles])
     shared.script = [records(doc(1), doc(2))]
     got = client(shared).fetch(['1', '2'])
     assert ([d.id for d in got.documents], got.failed, got.missing) == (['1'], ('2',), ()) and 'it is no article' in got.faults[0]
@@ -363,11 +383,20 @@ def test_a_server_that_dies_in_the_middle_costs_few_requests_and_loses_nothing()
         got = client(server, tries=2, batch=10).fetch(range(1, 201))
         assert len(got.documents) == 20 and len(got.failed) == 180 and not got.missing
         assert len(server.asked) <= 2 + 2 * 2 * 7 and 'not asked' in got.faults[-1]
-    with serving(lambda *_: (503, b'', {})) as server, pytest.raises(EntrezError, match='none of 3 records could be had'): client(server, tries=1).fetch(['1', '2', '3'])
+    with serving(lambda *_: (503, b'', {})) as server, pytest.raises(EntrezError, match='none of 3 records could be had'):
+        client(server, tries=1).fetch(['1', '2', '3'])
 
 
 def test_links_and_summaries_keep_what_came_before_the_fault():
-    def link(ids): return ('<eLinkResult>' + ''.join(f'<LinkSet><IdList><Id>{i}</Id></IdList><LinkSetDb><LinkName>pubmed_pmc</LinkName><Link><Id>9{i}</Id></Link></LinkSetDb></LinkSet>' for i in ids) + '</eLinkResult>').encode()
+    def link(ids):
+        return (
+            '<eLinkResult>'
+            + ''.join(
+                f'<LinkSet><IdList><Id>{i}</Id></IdList><LinkSetDb><LinkName>pubmed_pmc</LinkName><Link><Id>9{i}</Id></Link></LinkSetDb></LinkSet>'
+                for i in ids
+            )
+            + '</eLinkResult>'
+        ).encode()
     with serving() as server:
         server.script = [link('12'), (404, b'', {})]
         with pytest.raises(EntrezError) as e: client(server, batch=2).links(['1', '2', '3'])
@@ -375,7 +404,8 @@ def test_links_and_summaries_keep_what_came_before_the_fault():
 
 
 def test_full_texts_come_by_their_pmcid(shared):
-    article = ('<article article-type="review-article"><front><article-meta><article-id pub-id-type="pmc">{}</article-id><title-group><article-title>On toys</article-title></title-group>'
+    article = ('<article article-type="review-article"><front><article-meta><article-id '
+               'pub-id-type="pmc">{}</article-id><title-group><article-title>On toys</article-title></title-group>'
                '</article-meta></front><body><sec><title>Play</title><p>Toys were played with.</p></sec></body></article>')
     shared.script = [f'<pmc-articleset>{article.format(900)}{article.format("PMC901")}</pmc-articleset>'.encode()]
     got = client(shared).fetch(['901', 'PMC900', 'PMC902'], db='pmc')
@@ -396,7 +426,8 @@ def test_a_search_says_what_pubmed_should_do(shared):
     shared.script = []
     client(shared).search('a  long\nquery', retmax=5, start=7, sort='date', since=2019, until='2020/02', history=True)
     fields = {k: v[0] for k, v in shared.asked[-1][1].items()}
-    assert fields == {'db': 'pubmed', 'term': 'a long query', 'retmax': '5', 'retstart': '7', 'sort': 'pub_date', 'retmode': 'xml', 'datetype': 'pdat',
+    assert fields == {'db': 'pubmed', 'term': 'a long query', 'retmax': '5', 'retstart': '7', 'sort': 'pub_date', 'retmode': 'xml',
+                      'datetype': 'pdat',
                       'mindate': '2019/01', 'maxdate': '2020/02', 'usehistory': 'y', 'tool': 'cpqa'}
     client(shared).search('x ' * 2000)
     assert [c for c, *_ in shared.raw[-2:]] == ['GET', 'POST']
@@ -408,7 +439,8 @@ class Dated:
 
     def __call__(self, verb, fields):
         low, high = (entrez_date(fields[n][0], n == 'maxdate') if n in fields else None for n in ('mindate', 'maxdate'))
-        hits = sorted(((d, str(i)) for i, d in enumerate(self.days, 1) if (low is None or low <= d) and (high is None or d <= high)), reverse=True)
+        hits = sorted(((d, str(i)) for i, d in enumerate(self.days, 1) if (low is None or low <= d) and (high is None or d <= high)),
+                      reverse=True)
         assert int(fields['retmax'][0]) <= self.most
         return found(*(i for _, i in hits[:int(fields['retmax'][0])]), count=len(hits))
 
@@ -494,7 +526,8 @@ def test_alive_keeps_its_time_and_never_raises(shared, monkeypatch):
 
 # ---- what NCBI really answered
 
-READERS = {'esearch': replies.read_search, 'epost': replies.read_post, 'esummary': replies.read_summaries, 'espell': replies.read_spelling, 'einfo': replies.read_info}
+READERS = {'esearch': replies.read_search, 'epost': replies.read_post, 'esummary': replies.read_summaries, 'espell': replies.read_spelling,
+           'einfo': replies.read_info}
 ERRORS, CUT = {'epost2', 'epost3', 'esummary8'}, {'einfo4'}   # the last stops in the middle
 
 
@@ -521,7 +554,8 @@ def test_recorded_errors_are_refused_for_good(recorded):
 def test_recorded_searches_read_as_biopython_reads_them(recorded):
     names = [n for n in recorded if n.startswith('esearch')]
     for ours, theirs in ((replies.read_search(recorded[n]), biopython(recorded[n])) for n in names):
-        assert list(ours.ids) == list(theirs['IdList']) and ours.count == int(theirs['Count']) and ours.translation == theirs['QueryTranslation']
+        assert list(ours.ids) == list(theirs['IdList']) and ours.count == int(theirs['Count']) and ours.translation == theirs[
+            'QueryTranslation']
         assert [list(t) for t in ours.translations] == [[t['From'], t['To']] for t in theirs['TranslationSet']]
         assert ours.webenv == theirs.get('WebEnv', '') and ours.query_key == theirs.get('QueryKey', '')
         said = [w for kind in ('ErrorList', 'WarningList') for words in theirs.get(kind, {}).values() for w in words]
@@ -540,11 +574,14 @@ def test_the_other_recorded_answers_read_as_biopython_reads_them(recorded):
         if verb == 'einfo' and 'DbList' in theirs: assert list(ours.databases) == list(theirs['DbList'])
         if verb == 'einfo' and theirs.get('DbInfo'):
             db = theirs['DbInfo'][0] if isinstance(theirs['DbInfo'], list) else theirs['DbInfo']
-            assert ours.count == int(db['Count']) and [f for f, _ in ours.fields] == [f['Name'] for f in db['FieldList']] and ours.updated == db['LastUpdate']
+            assert ours.count == int(db['Count']) and [f for f,
+                                                       _ in ours.fields] == [f['Name'] for f in db['FieldList']] and ours.updated == db[
+                                                           'LastUpdate']
         if verb == 'esummary':
             assert [s.id for s in ours] == [s['Id'] for s in theirs]
             for s, t in zip(ours, theirs):
-                assert s.title == ' '.join(str(t.get('Title', '')).split()) and list(s.authors) == list(t.get('AuthorList', [])) and s.date == t.get('PubDate', '')
+                assert s.title == ' '.join(str(t.get('Title', '')).split()) and list(s.authors) == list(t.get('AuthorList',
+                    [])) and s.date == t.get('PubDate', '')
                 assert list(s.publication_types) == list(t.get('PubTypeList', []))
     assert read >= 9
 
@@ -554,7 +591,8 @@ def test_recorded_links_read_as_biopython_reads_them(recorded):
     for name in (n for n in recorded if n.startswith('elink')):
         theirs = biopython(recorded[name])
         for link in {d['LinkName'] for s in theirs for d in s.get('LinkSetDb', [])} | {'pubmed_pmc'}:
-            want = {str(s['IdList'][0]): tuple(dict.fromkeys(str(l['Id']) for d in s['LinkSetDb'] if d['LinkName'] == link for l in d['Link']))
+            want = {str(s['IdList'][0]): tuple(dict.fromkeys(str(l['Id']) for d in s['LinkSetDb'] if d['LinkName'] == link
+                                                             for l in d['Link']))
                     for s in theirs if len(s.get('IdList', [])) == 1 and any(d['LinkName'] == link for d in s.get('LinkSetDb', []))}
             assert replies.read_links(recorded[name], link) == want
             seen += bool(want)

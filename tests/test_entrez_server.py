@@ -1,4 +1,5 @@
-"The local server of E-utilities: its answers against NCBI's DTDs, NCBI's recorded answers and Biopython; limits, history, full texts, safety."
+"""The local server of E-utilities: its answers against NCBI's DTDs, NCBI's recorded answers and Biopython; limits, history, full texts,
+safety."""
 import json
 import os
 import signal
@@ -68,11 +69,14 @@ def pmids(body: bytes, work: Path) -> list[str]:
 # ---- the form: NCBI's DTDs, NCBI's answers, Biopython
 
 REQUESTS = [
-    ('esearch', {'term': 'polyps'}), ('esearch', {'term': 'polyps', 'usehistory': 'y', 'retmax': 2}), ('esearch', {'term': 'polyps', 'rettype': 'count'}),
-    ('esearch', {'term': 'xyzzyplugh'}), ('esearch', {'term': ''}), ('esearch', {'term': 'polyps', 'db': 'nothing'}), ('esearch', {'term': 'polyps AND ('}),
+    ('esearch', {'term': 'polyps'}), ('esearch', {'term': 'polyps', 'usehistory': 'y', 'retmax': 2}),
+    ('esearch', {'term': 'polyps', 'rettype': 'count'}),
+    ('esearch', {'term': 'xyzzyplugh'}), ('esearch', {'term': ''}), ('esearch', {'term': 'polyps', 'db': 'nothing'}),
+    ('esearch', {'term': 'polyps AND ('}),
     ('esearch', {'term': 'breast cancer', 'sort': 'strange'}), ('esearch', {'term': 'polyps', 'db': 'pmc'}),
     ('epost', {'id': '1001,1002'}), ('epost', {'id': ''}), ('epost', {'id': '1', 'db': 'nothing'}),
-    ('esummary', {'id': '1001,1005'}), ('esummary', {'id': '999'}), ('esummary', {}), ('einfo', {}), ('einfo', {'db': 'pubmed'}), ('einfo', {'db': 'nothing'}),
+    ('esummary', {'id': '1001,1005'}), ('esummary', {'id': '999'}), ('esummary', {}), ('einfo', {}), ('einfo', {'db': 'pubmed'}),
+    ('einfo', {'db': 'nothing'}),
     ('espell', {'term': 'colon polips'}), ('espell', {'term': 'colon'}),
 ]
 DTDS = {   # elink's is not deterministic, and libxml cannot use it; Biopython can, below
@@ -153,7 +157,8 @@ def test_fetched_records_keep_nlms_own_grammar(at):
 def test_fetched_records_begin_as_ncbis_do(at, data_dir, name):
     "What every reader of records looks for, with its attributes, and the public name of the DTD but for its date."
     theirs, ours = recorded(data_dir, name), tree(ask(at, 'efetch', id='1001'))
-    for path in ('.', 'PubmedArticle', './/MedlineCitation/PMID', './/Article/Journal/Title', './/Article/ArticleTitle', './/PubmedData/ArticleIdList/ArticleId'):
+    for path in ('.', 'PubmedArticle', './/MedlineCitation/PMID', './/Article/Journal/Title', './/Article/ArticleTitle',
+                 './/PubmedData/ArticleIdList/ArticleId'):
         assert (one := ours.find(path)) is not None and one.tag == theirs.find(path).tag and {*one.attrib} <= {*theirs.find(path).attrib}
     assert [e.tag for e in ours[0]] == [e.tag for e in theirs[0]]
     assert ours.getroottree().docinfo.public_id[:30] == theirs.getroottree().docinfo.public_id[:30]
@@ -193,7 +198,8 @@ def test_biopython_reads_every_verb(biopython, server):
     assert links[0]['LinkSetDb'][0]['Link'] == [{'Id': '501'}]
     assert read(biopython.espell(db='pubmed', term='colon polips'))['CorrectedQuery'] == 'colon polyps'
     posted = read(biopython.epost(db='pubmed', id='1003'))
-    assert len(read(biopython.efetch(db='pubmed', webenv=posted['WebEnv'], query_key=posted['QueryKey'], retmode='xml'))['PubmedArticle']) == 1
+    assert len(read(biopython.efetch(db='pubmed', webenv=posted['WebEnv'], query_key=posted['QueryKey'],
+                                     retmode='xml'))['PubmedArticle']) == 1
     assert list(read(biopython.einfo())['DbList']) == ['pubmed', 'pmc']
     assert read(biopython.einfo(db='pubmed'))['DbInfo'][0]['Count'] == str(len(ARTICLES))
 
@@ -207,11 +213,13 @@ def test_biopython_reads_errors_as_it_reads_ncbis(biopython):
 
 def test_the_server_finds_what_the_engine_finds(at, library):
     engine = BooleanIndex(library)
-    for term in ('polyps', 'polyps AND aspirin', 'colon OR breast', 'polyps NOT review[pt]', 'breast neoplasms[mh]', '"stool test"[tiab]', '2011:2015[dp]', 'doe j[au]'):
+    for term in ('polyps', 'polyps AND aspirin', 'colon OR breast', 'polyps NOT review[pt]', 'breast neoplasms[mh]', '"stool test"[tiab]',
+                 '2011:2015[dp]', 'doe j[au]'):
         for sort in ('relevance', 'pub_date'):
             expected = engine.search(term, k=100, sort={'pub_date': 'date'}.get(sort, sort))
             answer = told(at, 'esearch', term=term, sort=sort, retmax=100)['esearchresult']
-            assert (tuple(answer['idlist']), answer['count'], answer['querytranslation']) == (expected.ids, str(expected.count), expected.translation)
+            assert (tuple(answer['idlist']), answer['count'], answer['querytranslation']) == (expected.ids, str(expected.count),
+                expected.translation)
 
 
 def test_pages_put_together_are_the_whole(at):
@@ -234,7 +242,8 @@ def test_dates_limit_a_search(at):
     assert found(at, term='polyps', mindate='2015', maxdate='2016') == ['1007', '1002']
     assert found(at, term='polyps', mindate='2015/06', maxdate='2015/06/09', datetype='pdat') == ['1002']
     assert found(at, term='polyps', reldate='1') == []
-    assert 'edat' in told(at, 'esearch', term='polyps', mindate='2015', datetype='edat')['esearchresult']['warninglist']['outputmessages'][0]
+    assert 'edat' in told(at, 'esearch', term='polyps', mindate='2015',
+                          datetype='edat')['esearchresult']['warninglist']['outputmessages'][0]
     assert 'query_key' in error(ask(at, 'esearch', term='polyps', query_key=1, WebEnv='MCID_0'))
     assert 'Invalid date' in error(ask(at, 'esearch', term='polyps', mindate='yesterday'))
 
@@ -248,9 +257,11 @@ def test_json_says_what_xml_says(at):
     for params in ({'term': 'polyps', 'retmax': 2}, {'term': 'xyzzyplugh'}, {'term': 'breast cancer'}):
         xml, js = tree(ask(at, 'esearch', **params)), told(at, 'esearch', **params)['esearchresult']
         assert js['idlist'] == [e.text for e in xml.findall('IdList/Id')]
-        assert [js[k] for k in ('count', 'retmax', 'retstart', 'querytranslation')] == [xml.findtext(k) for k in ('Count', 'RetMax', 'RetStart', 'QueryTranslation')]
+        assert [js[k] for k in ('count', 'retmax', 'retstart', 'querytranslation')] == [xml.findtext(k) for k in ('Count', 'RetMax',
+            'RetStart', 'QueryTranslation')]
         assert js.get('errorlist', {}).get('phrasesnotfound', []) == [e.text for e in xml.findall('ErrorList/PhraseNotFound')]
-        assert [(t['from'], t['to']) for t in js['translationset']] == [(t.findtext('From'), t.findtext('To')) for t in xml.findall('TranslationSet/Translation')]
+        assert [(t['from'], t['to']) for t in js['translationset']] == [
+            (t.findtext('From'), t.findtext('To')) for t in xml.findall('TranslationSet/Translation')]
 
 
 def test_a_phrase_that_stands_nowhere_is_named(at):
@@ -295,8 +306,10 @@ def test_all_text_is_escaped(at):
 
 
 def test_summaries_in_three_forms(at):
-    one, two, js = ask(at, 'esummary', id='1002,77'), tree(ask(at, 'esummary', id='1002,77', version='2.0')), told(at, 'esummary', id='1002,77')['result']
-    assert tree(one).findtext(".//Item[@Name='PubDate']") == two.findtext('.//DocumentSummary/PubDate') == js['1002']['pubdate'] == '2015 Jun 9'
+    one, two, js = ask(at, 'esummary', id='1002,77'), tree(ask(at, 'esummary', id='1002,77', version='2.0')), told(at, 'esummary',
+        id='1002,77')['result']
+    assert tree(one).findtext(".//Item[@Name='PubDate']") == two.findtext('.//DocumentSummary/PubDate') == js['1002'][
+        'pubdate'] == '2015 Jun 9'
     assert [a['name'] for a in js['1002']['authors']] == [e.text for e in two.findall('.//Author/Name')] == ['Doe J', 'Roe RW']
     assert error(one).startswith('UID=77') and two.findtext('.//DocumentSummary[@uid="77"]/error') == js['77']['error']
     assert js['uids'] == ['1002', '77']
@@ -317,7 +330,8 @@ def test_history(at):
 def test_links(at):
     sets = told(at, 'elink', dbfrom='pubmed', db='pmc', id=['1001', '1002', '1008'])['linksets']
     assert [s.get('linksetdbs', [{}])[0].get('links') for s in sets] == [['501'], None, ['508']]
-    assert [s['linksetdbs'][0]['links'] for s in told(at, 'elink', dbfrom='pubmed', db='pmc', id='1001,1002,1008')['linksets']] == [['501', '508']]
+    assert [s['linksetdbs'][0]['links'] for s in told(at, 'elink', dbfrom='pubmed', db='pmc',
+                                                      id='1001,1002,1008')['linksets']] == [['501', '508']]
     assert told(at, 'elink', dbfrom='pmc', db='pubmed', id='PMC508,501')['linksets'][0]['linksetdbs'][0]['links'] == ['1008', '1001']
     assert 'linksetdbs' not in told(at, 'elink', dbfrom='pubmed', db='pmc', id='1001', linkname='pubmed_pmc_refs')['linksets'][0]
     assert 'not supported' in error(ask(at, 'elink', dbfrom='pubmed', db='pmc', id='1001', cmd='prlinks'))
@@ -341,10 +355,12 @@ def test_full_texts_of_the_folder(at, work):
 
 def test_full_texts_of_the_library(tmp_path):
     text = 'All about polyps.\nAnd more of it.'
-    library = build_library([[*ARTICLES, toy('PMC601', 'Polyps in full', text, source='pmc', pmcid='PMC601'), toy('note-1', 'A note on polyps', 'Own words.')]], tmp_path/'library')
+    library = build_library([[*ARTICLES, toy('PMC601', 'Polyps in full', text, source='pmc', pmcid='PMC601'),
+                              toy('note-1', 'A note on polyps', 'Own words.')]], tmp_path/'library')
     at = LocalEntrez(library)
     assert (at.size('pubmed'), at.size('pmc'), at.unserved) == (len(ARTICLES), 1, 1)
-    assert len(found(at, term='polyps', retmax=100)) == 7 and tree(ask(at, 'esearch', term='polyps', retmax=2, retstart=6)).findtext('RetMax') == '1'
+    assert len(found(at, term='polyps', retmax=100)) == 7 and tree(ask(at, 'esearch', term='polyps', retmax=2,
+                                                                       retstart=6)).findtext('RetMax') == '1'
     assert found(at, db='pmc', term='polyps') == ['601']
     article = tree(ask(at, 'efetch', db='pmc', id='601'))[0]
     assert [p.text for p in article.iter('p')] == text.split('\n') and article.findtext('.//article-title') == 'Polyps in full'
@@ -356,11 +372,14 @@ def test_nothing_outside_of_the_folder_is_served(tmp_path, library):
     folder.mkdir()
     outside.write_bytes(JATS)
     (folder/'link.nxml').symlink_to(outside)
-    (folder/'bomb.nxml').write_bytes(b'<!DOCTYPE article [<!ENTITY a "ha"><!ENTITY b "&a;&a;"><!ENTITY s SYSTEM "' + outside.as_uri().encode() + b'">]>' + JATS.split(b'?>', 1)[1]
+    (folder/'bomb.nxml').write_bytes(b'<!DOCTYPE article [<!ENTITY a "ha"><!ENTITY b "&a;&a;"><!ENTITY s SYSTEM "'
+                                     + outside.as_uri().encode() + b'">]>' + JATS.split(b'?>', 1)[1]
                                      .replace(b'508', b'509').replace(b'We read', b'&b;&s;We read'))
     at = LocalEntrez(library, folder)
     assert '508' not in list(at.texts)
-    if '509' in list(at.texts): assert b'haha' not in (body := ask(at, 'efetch', db='pmc', id='509').body) and b'pmid">1008</article-id><article-id pub-id-type="pmc">508' not in body
+    if '509' in list(at.texts):
+        assert b'haha' not in (body := ask(at, 'efetch', db='pmc',
+                                           id='509').body) and b'pmid">1008</article-id><article-id pub-id-type="pmc">508' not in body
 
 
 def test_the_real_full_texts(data_dir, library):
@@ -391,7 +410,8 @@ def test_by_get_and_by_post(server):
     assert raw(server, f'HEAD /entrez/eutils/einfo.fcgi HTTP/1.0\r\nHost: 127.0.0.1:{server.port}\r\n\r\n'.encode()).endswith(b'\r\n\r\n')
 
 
-@cases('host,status', [('127.0.0.1:{}', 200), ('localhost:{}', 200), ('evil.example', 403), ('evil.example:{}', 403), ('127.0.0.1:1', 403), ('', 403)])
+@cases('host,status', [('127.0.0.1:{}', 200), ('localhost:{}', 200), ('evil.example', 403), ('evil.example:{}', 403), ('127.0.0.1:1', 403),
+                       ('', 403)])
 def test_only_by_its_own_name(server, host, status):
     line = f'GET /entrez/eutils/einfo.fcgi HTTP/1.1\r\nHost: {host.format(server.port)}\r\n\r\n'
     assert raw(server, line.encode()).split()[1] == str(status).encode()
@@ -401,7 +421,8 @@ def test_only_by_its_own_name(server, host, status):
 @pytest.mark.parametrize('length,status', [(LARGEST + 1, 413), (10**30, 413), (-1, 400), ('', 400), (None, 411)])
 def test_requests_have_a_size(server, length, status):
     header = '' if length is None else f'Content-Length: {length}\r\n'
-    assert raw(server, f'POST /entrez/eutils/efetch.fcgi HTTP/1.1\r\nHost: localhost:{server.port}\r\n{header}\r\n'.encode()).split()[1] == str(status).encode()
+    assert raw(server, f'POST /entrez/eutils/efetch.fcgi HTTP/1.1\r\nHost: localhost:{server.port}\r\n{header}\r\n'.encode()).split()[
+        1] == str(status).encode()
 
 
 def test_a_request_has_so_many_parameters(server):
@@ -418,7 +439,9 @@ def test_only_the_verbs_are_served(server, path):
 
 
 def test_many_at_once(server):
-    def one(i): return urlopen(f'{server.url}efetch.fcgi?id={PMIDS[i % 8]}').read().count(b'<PubmedArticle>') + int(json.load(urlopen(f'{server.url}esearch.fcgi?term=polyps&retmode=json'))['esearchresult']['count'])
+    def one(i):
+        return urlopen(f'{server.url}efetch.fcgi?id={PMIDS[i % 8]}').read().count(b'<PubmedArticle>') + int(
+            json.load(urlopen(f'{server.url}esearch.fcgi?term=polyps&retmode=json'))['esearchresult']['count'])
     with ThreadPoolExecutor(12) as pool: assert set(pool.map(one, range(60))) == {8}
 
 
@@ -480,8 +503,11 @@ def test_it_listens_on_this_machine_only(server): assert server._http.server_add
 
 
 @given(st.sampled_from(sorted(VERBS)), st.dictionaries(st.sampled_from(
-    ['db', 'term', 'id', 'retmax', 'retstart', 'retmode', 'rettype', 'sort', 'mindate', 'reldate', 'field', 'WebEnv', 'query_key', 'usehistory', 'dbfrom', 'cmd', 'version']),
-    st.one_of(st.text(max_size=30), st.sampled_from(['pubmed', 'pmc', 'polyps', '1001,1002', 'json', 'y', '2.0', '2011', '-1', '99999999999', '(polyps', 'NOT', '*', '"', '[ti]', 'a[mh] AND'])), max_size=6))
+    ['db', 'term', 'id', 'retmax', 'retstart', 'retmode', 'rettype', 'sort', 'mindate', 'reldate', 'field', 'WebEnv', 'query_key',
+     'usehistory', 'dbfrom', 'cmd', 'version']),
+    st.one_of(st.text(max_size=30),
+              st.sampled_from(['pubmed', 'pmc', 'polyps', '1001,1002', 'json', 'y', '2.0', '2011', '-1', '99999999999', '(polyps', 'NOT',
+                               '*', '"', '[ti]', 'a[mh] AND'])), max_size=6))
 def test_whatever_is_asked_there_is_an_answer(at, verb, params):
     answer = ask(at, verb, **params)
     assert answer.status in (200, 400)

@@ -219,8 +219,10 @@ def test_words_that_the_command_line_does_not_know(argv, garden):
 
 
 @pytest.mark.parametrize('argv, where, kept', [
-    (['retrieval', '--data', '.'], 'tasks.evaluate_retrieval', '--run-file'), (['passages', '--data', '.'], 'passages.evaluate_passages', '--run-file'),
-    (['answers', '--recorded', 'x', '--dataset', 'medqa', '--data', '.', '--policy', 'wrong'], 'tasks.evaluate_answers', 'nothing was changed')], ids=spoken)
+    (['retrieval', '--data', '.'], 'tasks.evaluate_retrieval', '--run-file'),
+    (['passages', '--data', '.'], 'passages.evaluate_passages', '--run-file'),
+    (['answers', '--recorded', 'x', '--dataset', 'medqa', '--data', '.', '--policy', 'wrong'], 'tasks.evaluate_answers',
+     'nothing was changed')], ids=spoken)
 def test_ctrl_c_says_what_is_kept(argv, where, kept, monkeypatch):
     def stopped(*args, **more): raise KeyboardInterrupt
     monkeypatch.setattr(f'cpqa.evaluation.{where}', stopped)
@@ -965,7 +967,8 @@ def test_search_with_a_reranker_that_nobody_knows(library):
     (['eval', 'answers', '--recorded', 'nowhere', '--dataset', 'medqa', '--data', '.', '--policy', 'best'], 1),
     (['datasets', 'cmmqa', '--from', 'nowhere', '--out', 'x'], 1)])
 def test_the_console_script_refuses_as_main_does(argv, code, tmp_path):
-    how = cpqa if argv[:2] == ['eval', 'retrieval'] else inside      # one of each kind as a process: what it catches, and what its parser refuses
+    # one of each kind as a process: what it catches, and what its parser refuses
+    how = cpqa if argv[:2] == ['eval', 'retrieval'] else inside
     script, main = how(*argv, cwd=tmp_path), inside(*argv, cwd=tmp_path)
     assert untroubled(script) and (script.returncode, script.stdout) == (main.returncode, main.stdout) == (code, '')
     assert script.stderr.splitlines()[-1] == main.stderr.splitlines()[-1] and complaint(script, code)

@@ -1,4 +1,5 @@
-"What nbdev makes of the notebooks is what stands in the package, and notebooks are clean: in a copy of the project, so that nothing is mended on the way."
+"""What nbdev makes of the notebooks is what stands in the package, and notebooks are clean: in a copy of the project, so that nothing is
+mended on the way."""
 import hashlib
 from pathlib import Path
 

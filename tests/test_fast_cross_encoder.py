@@ -80,7 +80,8 @@ def test_order_and_company_change_nothing(fast, folders, request):
     spread = scores.std()
     np.testing.assert_allclose(fast.score(QUESTION, [texts[i] for i in order]), scores[order], atol=0.05 * spread)
     np.testing.assert_allclose([fast.score(QUESTION, [t])[0] for t in texts[::4]], scores[::4], atol=0.05 * spread)
-    other = FastCrossEncoder(request.getfixturevalue('quantized')[2] if fast.card.precision == 'int8' else folders[fast.card.precision], budget=200, threads=1)
+    other = FastCrossEncoder(request.getfixturevalue('quantized')[2] if fast.card.precision == 'int8' else folders[fast.card.precision],
+                             budget=200, threads=1)
     np.testing.assert_allclose(other.score(QUESTION, texts), scores, atol=0.05 * spread)
 
 
@@ -193,7 +194,8 @@ def test_a_processor_without_units_for_sixteen_bits_gets_eight(source, folders, 
 def test_the_shipped_one_says_which_it_is_and_not_what_it_runs_in(monkeypatch):
     described = EmbeddedCrossEncoder().describe()
     card = openvino_models.read_card(openvino_models.shipped('cross-encoder'), 'cross-encoder')
-    assert described == {'reranker': 'default', 'model': card.model, 'weights': card.weights, 'precision': card.precision, 'titles': card.titles, 'max_tokens': card.max_tokens}
+    assert described == {'reranker': 'default', 'model': card.model, 'weights': card.weights, 'precision': card.precision,
+                         'titles': card.titles, 'max_tokens': card.max_tokens}
     monkeypatch.setattr(openvino_models, 'has_bf16', lambda: False)
     assert EmbeddedCrossEncoder().describe() == described != EmbeddedCrossEncoder(max_tokens=64).describe()
     with pytest.raises(ModelError, match='reads at most'): EmbeddedCrossEncoder(max_tokens=card.max_tokens + 1)
@@ -215,7 +217,8 @@ def test_the_shipped_one_reads_questions_and_titles():
     best = lambda question: PASSAGES[EmbeddedCrossEncoder().score(question, PASSAGES).argmax()]
     assert best(QUESTION).doc_id == 't1' and best('What are the side effects of tamoxifen?').doc_id == 't3'
     reranker = EmbeddedCrossEncoder()
-    told, untold = reranker.score(QUESTION, [passage('It lowered the risk.', title='Aspirin and colorectal polyps'), passage('It lowered the risk.', title='The weather in Rome')])
+    told, untold = reranker.score(QUESTION, [passage('It lowered the risk.', title='Aspirin and colorectal polyps'),
+                                             passage('It lowered the risk.', title='The weather in Rome')])
     assert told > untold and reranker.score(QUESTION, []).shape == (0,)
 
 

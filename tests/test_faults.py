@@ -49,7 +49,8 @@ def client():
     "A client of a server, or of an address, that waits for milliseconds where a real one waits for seconds."
     def make(server: EntrezServer | str, **options) -> Entrez:
         url = server if isinstance(server, str) else server.url
-        return Entrez(**{'url': url, 'email': '', 'key': '', 'cache': False, 'tries': 4, 'backoff': 0.001, 'timeout': 5.0, 'deadline': 20.0, **options})
+        return Entrez(**{'url': url, 'email': '', 'key': '', 'cache': False, 'tries': 4, 'backoff': 0.001, 'timeout': 5.0, 'deadline': 20.0,
+                         **options})
     return make
 
 
@@ -79,7 +80,8 @@ def test_every_verb_on_a_good_day(serve, client, good):
     assert (found.ids, found.count, len(found.ids)) == (good, len(good), 7)
     assert one.search(POLYPS, since=2015, until='2016/12', sort='date').ids == ('1007', '1002')
     fetched = one.fetch([*PMIDS, '424242'])
-    assert [d.to_dict() for d in fetched.documents] == [d.to_dict() for d in ARTICLES] and (fetched.missing, fetched.faults) == (('424242',), ())
+    assert [d.to_dict() for d in fetched.documents] == [d.to_dict() for d in ARTICLES] and (fetched.missing,
+        fetched.faults) == (('424242',), ())
     assert one.links(PMIDS) == {'1001': 'PMC501', '1008': 'PMC508'}
     full = one.fetch(['PMC508', 'PMC501'], db='pmc')
     assert [d.id for d in full.documents] == ['PMC508'] and full.documents[0].article_type == 'review-article'
@@ -90,7 +92,8 @@ def test_every_verb_on_a_good_day(serve, client, good):
     assert [d.id for d in one.fetch_stored(one.post(['1003', '1001']))] == ['1003', '1001']
     kept = one.search(POLYPS, history=True, retmax=1)
     assert sorted(d.id for d in one.fetch_stored(kept)) == sorted(good)
-    assert list(one.search_all(POLYPS)) == sorted(good, key=lambda i: (-ARTICLES[PMIDS.index(i)].year, i)) and not server.misbehaviour.counts
+    assert list(one.search_all(POLYPS)) == sorted(good,
+                                                  key=lambda i: (-ARTICLES[PMIDS.index(i)].year, i)) and not server.misbehaviour.counts
 
 
 def test_a_long_search_by_slices_of_dates(serve, client, good, monkeypatch):
@@ -105,8 +108,10 @@ def test_a_long_search_by_slices_of_dates(serve, client, good, monkeypatch):
 # ---- faults of the service that pass
 
 PASSING = {   # what the server does, and what the client must say about it
-    '429=2': 'API rate limit exceeded', 'retry-after=1': 'API rate limit exceeded', '500=2': 'answered 500', '502=1,503=1': '503', 'cut=2': 'cut off|broke off', 'short=2': 'cut off or broken',
-    'html=2': 'web page', 'empty=2': 'empty', 'nonsense=2': 'broken', 'foreign=2': '<weather>', 'bomb=1': '', 'error=1': 'Search Backend failed', 'down=2': 'connection',
+    '429=2': 'API rate limit exceeded', 'retry-after=1': 'API rate limit exceeded', '500=2': 'answered 500', '502=1,503=1': '503',
+    'cut=2': 'cut off|broke off', 'short=2': 'cut off or broken',
+    'html=2': 'web page', 'empty=2': 'empty', 'nonsense=2': 'broken', 'foreign=2': '<weather>', 'bomb=1': '',
+    'error=1': 'Search Backend failed', 'down=2': 'connection',
     '429=1,html=1,cut=1': 'cut off|broke off',
 }
 
@@ -145,12 +150,15 @@ def test_a_fifth_of_all_requests_fail(serve, client):
     one = client(server, tries=8, batch=1)
     fetched = [one.fetch(PMIDS) for _ in range(5)]
     assert all([d.id for d in f.documents] == list(PMIDS) for f in fetched)
-    assert min(server.misbehaviour.counts[k] for k in ('500', 'cut', 'html')) > 0 and len(one.events) == sum(server.misbehaviour.counts.values())
+    assert min(server.misbehaviour.counts[k] for k in ('500', 'cut',
+                                                       'html')) > 0 and len(one.events) == sum(server.misbehaviour.counts.values())
 
 
 @pytest.mark.parametrize('verb,call', {
-    'elink': lambda c: c.links(['1001']) == {'1001': 'PMC501'}, 'esummary': lambda c: c.summaries(['1001'])[0].id == '1001', 'espell': lambda c: c.spell('polips') == 'polyps',
-    'einfo': lambda c: c.info().databases == ('pubmed', 'pmc'), 'epost': lambda c: bool(c.post(['1001']).webenv)}.items(), ids=lambda x: x if isinstance(x, str) else '')
+    'elink': lambda c: c.links(['1001']) == {'1001': 'PMC501'}, 'esummary': lambda c: c.summaries(['1001'])[0].id == '1001',
+    'espell': lambda c: c.spell('polips') == 'polyps',
+    'einfo': lambda c: c.info().databases == ('pubmed', 'pmc'), 'epost': lambda c: bool(c.post(['1001']).webenv)}.items(),
+    ids=lambda x: x if isinstance(x, str) else '')
 def test_the_other_verbs_survive(serve, client, verb, call):
     server = serve(f'{verb}:429=1,{verb}:cut=1,{verb}:html=1')
     assert call(client(server)) and sum(server.misbehaviour.counts.values()) == 3
@@ -169,9 +177,11 @@ def test_a_closed_port(client):
 @cases('kind', ['down', '429', '500', 'html', 'empty', 'cut', 'short', 'nonsense', 'foreign', 'bomb', 'error'])
 def test_a_fault_that_stays_is_one_sentence(serve, client, kind):
     one = client(serve(kind), tries=2)
-    for call in (lambda: one.search(POLYPS), lambda: one.fetch(PMIDS), lambda: one.links(PMIDS), lambda: one.summaries(PMIDS), lambda: one.spell('polips')):
+    for call in (lambda: one.search(POLYPS), lambda: one.fetch(PMIDS), lambda: one.links(PMIDS), lambda: one.summaries(PMIDS),
+                 lambda: one.spell('polips')):
         with pytest.raises(EntrezError) as e: call()
-        assert str(e.value).startswith(('127.0.0.1 did not answer', 'none of 8 records could be had')) and '\n' not in str(e.value) and len(str(e.value)) < 500
+        assert str(e.value).startswith(('127.0.0.1 did not answer',
+                                        'none of 8 records could be had')) and '\n' not in str(e.value) and len(str(e.value)) < 500
     assert not one.alive(within=1.0) and one.events
 
 

@@ -13,11 +13,15 @@ from cpqa.literature.library import Library
 from cpqa.literature.pubmed import ReadError
 
 DATA = Path(os.environ.get('CPQA_DATA', ROOT.parent/'shared'/'data'))
-JATS = ('<article article-type="research-article"><front><article-meta><article-id pub-id-type="pmc">{0}</article-id><title-group><article-title>Sleep {0}</article-title></title-group>'
-        '<abstract><p>Sleep helps people with tumours.</p></abstract></article-meta></front><body><sec><title>Results</title><p>Ginger tea soothed forty sleepers.</p></sec></body></article>')
+JATS = ('<article article-type="research-article"><front><article-meta><article-id '
+        'pub-id-type="pmc">{0}</article-id><title-group><article-title>Sleep {0}</article-title></title-group>'
+        '<abstract><p>Sleep helps people with tumours.</p></abstract></article-meta></front><body><sec><title>Results</title><p>Ginger '
+        'tea soothed forty sleepers.</p></sec></body></article>')
 PUBMED = '<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>5</PMID><Article><ArticleTitle>Tea</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>'
-KINDS = {'article': (JATS.format(1), ['PMC1']), 'set': (f'<pmc-articleset>{JATS.format(1)}{JATS.format(2)}</pmc-articleset>', ['PMC1', 'PMC2']),
-         'comment first': (f'<?xml version="1.0"?>\n<!-- x --><!DOCTYPE article PUBLIC "-//NLM//DTD" "JATS.dtd">{JATS.format(1)}', ['PMC1']),
+KINDS = {'article': (JATS.format(1), ['PMC1']),
+         'set': (f'<pmc-articleset>{JATS.format(1)}{JATS.format(2)}</pmc-articleset>', ['PMC1', 'PMC2']),
+         'comment first': (f'<?xml version="1.0"?>\n<!-- x --><!DOCTYPE article PUBLIC "-//NLM//DTD" "JATS.dtd">{JATS.format(1)}',
+                           ['PMC1']),
          'mark first': ('\ufeff' + JATS.format(1), ['PMC1'])}
 
 
@@ -35,8 +39,10 @@ def test_pubmed_is_still_pubmed(tmp_path):
 
 
 @cases('name, text, said', [
-    ('a.xml', '<html/>', 'expected <PubmedArticleSet>'), ('a.nxml', PUBMED, 'read them with read_pubmed'), ('a.xml', '', 'empty'), ('a.nxml', 'x', 'not XML'),
-    ('a.xml', '<!DOCTYPE article [<!ENTITY x "y">]><article>&x;</article>', 'entity'), ('a.pdf', 'x', '.nxml.gz'), ('a.nxml.gz', 'x', 'not gzip')])
+    ('a.xml', '<html/>', 'expected <PubmedArticleSet>'), ('a.nxml', PUBMED, 'read them with read_pubmed'), ('a.xml', '', 'empty'),
+    ('a.nxml', 'x', 'not XML'),
+    ('a.xml', '<!DOCTYPE article [<!ENTITY x "y">]><article>&x;</article>', 'entity'), ('a.pdf', 'x', '.nxml.gz'),
+    ('a.nxml.gz', 'x', 'not gzip')])
 def test_what_cannot_be_read_is_said_at_the_call(tmp_path, name, text, said):
     (tmp_path/name).write_text(text)
     with pytest.raises(ReadError, match=said): read_file(tmp_path/name)

@@ -35,7 +35,8 @@ def test_a_name_imports_what_it_needs_and_no_more():
 
 
 def test_the_version_is_said_without_the_pipeline():
-    code = 'import sys; from cpqa.cli import main; main(["-V"]); print(sorted({"numpy", "lxml", "rich", "cpqa.pipeline"} & set(sys.modules)))'
+    code = ('import sys; from cpqa.cli import main; main(["-V"]); print(sorted({"numpy", "lxml", "rich", "cpqa.pipeline"} & '
+            'set(sys.modules)))')
     assert python(code).stdout.splitlines()[1:] == ['[]']
 
 
@@ -61,7 +62,8 @@ def test_progress_shows_on_a_terminal_and_nowhere_else(tmp_path):
     piped = subprocess.run([sys.executable, '-c', BUILD, file, tmp_path/'piped'], capture_output=True, text=True, env=environment())
     assert (piped.returncode, piped.stdout, piped.stderr) == (0, '', '')
     ours, theirs = pty.openpty()
-    done = subprocess.run([sys.executable, '-c', BUILD, file, tmp_path/'seen'], stdout=subprocess.PIPE, stderr=theirs, stdin=subprocess.DEVNULL,
+    done = subprocess.run([sys.executable, '-c', BUILD, file, tmp_path/'seen'], stdout=subprocess.PIPE, stderr=theirs,
+                          stdin=subprocess.DEVNULL,
                           env=environment(TERM='xterm-256color'))
     os.close(theirs)
     said = os.read(ours, 100_000).decode()

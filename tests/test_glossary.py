@@ -37,11 +37,15 @@ def test_a_term(term: Term):
 @cases('text, found', [
     ('Randomized, double-blind, placebo-controlled trial', ['randomised', 'blinded', 'placebo']),
     ('disease free survival and overall survival', ['disease-free survival', 'overall survival']),
-    ('OS was 12 months; the OS of the computer', ['overall survival']), ('The OS crashed.', []), ('THIS OR THAT', []), ('her left arm and her heart rate (HR 80)', []),
+    ('OS was 12 months; the OS of the computer', ['overall survival']), ('The OS crashed.', []), ('THIS OR THAT', []),
+    ('her left arm and her heart rate (HR 80)', []),
     ('NSCLC with EGFR mutations', ['non-small cell lung cancer', 'EGFR', 'mutation']), ('eGFR fell', []),
-    ('non-small-cell lung cancer', ['non-small cell lung cancer']), ('CRS with HIPEC', []), ('CRS after CAR-T cells', ['cytokine release syndrome', 'CAR-T']),
-    ('METASTATIC MELANOMA', ['metastasis', 'melanoma']), ('tumor markers', ['tumour marker']), ('haematopoietic stem cell transplantation', ['stem cell transplantation']),
-    ('The p-value was small (P < 0.05).', ['p-value']), ('stage IV', ['stage IV']), ('phase III', ['phase 3']), ('', []), ('Tea is hot.', [])])
+    ('non-small-cell lung cancer', ['non-small cell lung cancer']), ('CRS with HIPEC', []),
+    ('CRS after CAR-T cells', ['cytokine release syndrome', 'CAR-T']),
+    ('METASTATIC MELANOMA', ['metastasis', 'melanoma']), ('tumor markers', ['tumour marker']),
+    ('haematopoietic stem cell transplantation', ['stem cell transplantation']),
+    ('The p-value was small (P < 0.05).', ['p-value']), ('stage IV', ['stage IV']), ('phase III', ['phase 3']), ('', []),
+    ('Tea is hot.', [])])
 def test_words_in_a_text(text, found): assert names(text) == found
 
 
@@ -53,7 +57,8 @@ def test_hard_words_come_before_everyday_words():
 
 
 def test_abbreviations_are_spelled_out():
-    assert list(explained('PFS was 9 months (HR 0.5, 95% CI 0.3-0.8).')) == ['PFS (progression-free survival)', 'HR (hazard ratio)', '95% CI (confidence interval)']
+    assert list(explained('PFS was 9 months (HR 0.5, 95% CI 0.3-0.8).')) == ['PFS (progression-free survival)', 'HR (hazard ratio)',
+        '95% CI (confidence interval)']
 
 
 @given(st.text(max_size=300))
@@ -71,24 +76,30 @@ def test_most_notes_of_the_demo_library_hold_a_word():
 
 def descriptor(name: str, tree: str, note: str, entry: str = '') -> str:
     terms = ''.join(f'<Term><String>{t}</String></Term>' for t in (name, entry) if t)
-    return (f'<DescriptorRecord><DescriptorUI>D000001</DescriptorUI><DescriptorName><String>{name}</String></DescriptorName><TreeNumberList><TreeNumber>{tree}</TreeNumber></TreeNumberList>'
-            f'<ConceptList><Concept PreferredConceptYN="N"><ScopeNote>Another thing.</ScopeNote><TermList><Term><String>Other</String></Term></TermList></Concept>'
-            f'<Concept PreferredConceptYN="Y">{f"<ScopeNote>{note}</ScopeNote>" if note else ""}<TermList>{terms}</TermList></Concept></ConceptList></DescriptorRecord>')
+    return (
+        f'<DescriptorRecord><DescriptorUI>D000001</DescriptorUI><DescriptorName><String>{name}</String></DescriptorName><TreeNumberList><TreeNumber>{tree}</TreeNumber></TreeNumberList>'
+        '<ConceptList><Concept PreferredConceptYN="N"><ScopeNote>Another '
+        'thing.</ScopeNote><TermList><Term><String>Other</String></Term></TermList></Concept>'
+        f'<Concept PreferredConceptYN="Y">{f"<ScopeNote>{note}</ScopeNote>" if note else ""}<TermList>{terms}</TermList></Concept></ConceptList></DescriptorRecord>'
+    )
 
 
 def test_scope_notes_of_diseases_and_drugs(tmp_path):
-    rows = [descriptor('Toyitis', 'C23.1', 'A disease of toys (wooden ones). It is rare.', 'Doll Disease'), descriptor('Visitors', 'M01.2', 'People who visit.'), descriptor('Mute', 'C01.1', ''),
+    rows = [descriptor('Toyitis', 'C23.1', 'A disease of toys (wooden ones). It is rare.', 'Doll Disease'),
+            descriptor('Visitors', 'M01.2', 'People who visit.'), descriptor('Mute', 'C01.1', ''),
             descriptor('Toyazole', 'D02.1', 'A drug against toyitis.'), descriptor('Melanoma', 'C04.5', 'Not ours.')]
     path = tmp_path/'desc2027.xml.gz'
     path.write_bytes(gzip.compress(f'<DescriptorRecordSet>{"".join(rows)}</DescriptorRecordSet>'.encode()))
     terms = list(mesh_terms(path))
-    assert [(t.name, t.means) for t in terms] == [('Toyitis', 'A disease of toys (wooden ones).'), ('Toyazole', 'A drug against toyitis.'), ('Melanoma', 'Not ours.')]
+    assert [(t.name, t.means) for t in terms] == [('Toyitis', 'A disease of toys (wooden ones).'), ('Toyazole', 'A drug against toyitis.'),
+                                                  ('Melanoma', 'Not ours.')]
     both = Vocabulary(glossary(), terms)
     said = explained('Doll disease, visitors, toyazole and melanoma', vocabulary=both)
     assert list(said) == ['Toyitis', 'Toyazole', 'melanoma'] and said['Toyazole'].endswith('(MeSH)') and 'Not ours' not in said['melanoma']
 
 
-@pytest.mark.parametrize('data', [b'', b'<html></html>', b'<DescriptorRecordSet><DescriptorRecord>', b'mesh_id,mesh_name\n', b'<!DOCTYPE x [<!ENTITY a "b">]><DescriptorRecordSet/>'])
+@pytest.mark.parametrize('data', [b'', b'<html></html>', b'<DescriptorRecordSet><DescriptorRecord>', b'mesh_id,mesh_name\n',
+                                  b'<!DOCTYPE x [<!ENTITY a "b">]><DescriptorRecordSet/>'])
 def test_what_is_no_descriptor_file_is_refused(tmp_path, data):
     path = tmp_path/'desc.xml'
     path.write_bytes(data)
@@ -97,6 +108,7 @@ def test_what_is_no_descriptor_file_is_refused(tmp_path, data):
 
 def test_ascii_records(tmp_path):
     path = tmp_path/'d2027.bin'
-    path.write_bytes(b'*NEWRECORD\nRECTYPE = D\nMH = Toyitis\nENTRY = Doll Disease|T047\nMN = C23.888\nMS = A disease of toys. It is rare.\nUI = D000001\n\n'
+    path.write_bytes(b'*NEWRECORD\nRECTYPE = D\nMH = Toyitis\nENTRY = Doll Disease|T047\nMN = C23.888\nMS = A disease of toys. It is '
+                     b'rare.\nUI = D000001\n\n'
                      b'*NEWRECORD\nRECTYPE = D\nMH = B\xff\nMN = C1\nMS = x\nUI = D000002\n')
     assert [(t.name, t.forms, t.means) for t in mesh_terms(path)] == [('Toyitis', ('Doll Disease',), 'A disease of toys.')]

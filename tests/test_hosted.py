@@ -17,7 +17,8 @@ from cpqa.core.llm import Completion, LLMError, Message, Recorded, Replayed, req
 
 KEY = 'sk-' + 'ant-not-a-real-key-0123456789'
 ASKED = [Message('system', 'Answer from the leaflet.'), Message('user', 'Does ginger help? <b>"yes"</b> \u202e\x00 日本')]
-FORM = {'type': 'object', 'properties': {'label': {'type': 'string', 'enum': ['yes', 'no']}}, 'required': ['label'], 'additionalProperties': False}
+FORM = {'type': 'object', 'properties': {'label': {'type': 'string', 'enum': ['yes', 'no']}}, 'required': ['label'],
+        'additionalProperties': False}
 SAYS = 'Ginger helped a little, in one small trial.'
 
 pytest.importorskip('anthropic')
@@ -35,7 +36,9 @@ CERTIFICATES = functools.cache(ssl.create_default_context)   # each client reads
 @pytest.fixture(autouse=True)
 def no_keys_about(monkeypatch):
     monkeypatch.setattr(ssl, 'create_default_context', CERTIFICATES)
-    for name in ('ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN', 'ANTHROPIC_BASE_URL', 'OPENAI_API_KEY', 'OPENAI_BASE_URL', 'OPENAI_ADMIN_KEY', OWN_KEY): monkeypatch.delenv(name, raising=False)
+    for name in ('ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN', 'ANTHROPIC_BASE_URL', 'OPENAI_API_KEY', 'OPENAI_BASE_URL', 'OPENAI_ADMIN_KEY',
+                 OWN_KEY):
+        monkeypatch.delenv(name, raising=False)
 
 
 def says(messages, schema): return '{"label": "yes"}' if schema else SAYS
@@ -112,7 +115,8 @@ def test_more_fields_reach_the_service(kind):
 @cases('stream', [False, True])
 @cases('fault', ['429', '500', '502', '503', '529', '408', 'down', 'page', 'cut', 'slow=0.6*1'])
 def test_a_fault_that_passes_is_waited_out(kind, stream, fault):
-    with serve(fault if '=' in fault else f'{fault}=2') as server: said, seen, llm = ask(kind, server, stream, timeout=0.3 if 'slow' in fault else 5)
+    with serve(fault if '=' in fault else f'{fault}=2') as server:
+        said, seen, llm = ask(kind, server, stream, timeout=0.3 if 'slow' in fault else 5)
     assert said.text == SAYS and seen == (SAYS if stream else '')
     assert len(llm.events) == len(server.log) - 1 >= 1 and KEY not in ' '.join(llm.events)
 
@@ -145,9 +149,12 @@ def test_the_wait_that_a_service_asks_for_is_kept(kind):
 
 @BOTH
 @cases('stream', [False, True])
-@cases('fault, name, tries', [('401', 'key', 1), ('403', 'key', 1), ('quota', 'quota', 1), ('402', 'quota', 1), ('gone', 'model', 1), ('long', 'request', 1),
-                                                ('400', 'request', 1), ('413', 'request', 1), ('429', 'rate', 3), ('500', 'server', 3), ('529', 'server', 3),
-                                                ('busy', 'server', 3), ('cut', 'network', 3), ('down', 'network', 3), ('page', 'reply', 3), ('slow=0.3', 'time', 3)])
+@cases('fault, name, tries', [('401', 'key', 1), ('403', 'key', 1), ('quota', 'quota', 1), ('402', 'quota', 1), ('gone', 'model', 1),
+                              ('long', 'request', 1),
+                                                ('400', 'request', 1), ('413', 'request', 1), ('429', 'rate', 3), ('500', 'server', 3),
+                                                ('529', 'server', 3),
+                                                ('busy', 'server', 3), ('cut', 'network', 3), ('down', 'network', 3), ('page', 'reply', 3),
+                                                ('slow=0.3', 'time', 3)])
 def test_a_fault_that_stays_has_a_kind(kind, stream, fault, name, tries):
     with serve(fault) as server: e = trouble(kind, server, stream=stream, retries=2, timeout=0.1 if 'slow' in fault else 5)
     assert (e.kind, len(server.log), e.again) == (name, tries, tries > 1), e
@@ -168,8 +175,10 @@ def test_nobody_listens(kind):
 
 
 @BOTH
-@cases('body', [b'{}', b'[]', b'null', b'7', b'{"content": 5, "choices": 5}', b'{"content": [{"type": "text"}], "choices": [{}]}', b'{"cont', b'\xff\xfe',
-                                  b'{"choices": [{"message": {"content": [1]}, "finish_reason": "stop"}], "content": [{"type": "text", "text": 5}]}'])
+@cases('body', [b'{}', b'[]', b'null', b'7', b'{"content": 5, "choices": 5}', b'{"content": [{"type": "text"}], "choices": [{}]}',
+                b'{"cont', b'\xff\xfe',
+                                  b'{"choices": [{"message": {"content": [1]}, "finish_reason": "stop"}], "content": [{"type": "text", '
+                                  b'"text": 5}]}'])
 def test_a_reply_of_another_shape_is_no_reply(kind, body, monkeypatch):
     from cpqa.testing import model_server
     monkeypatch.setattr(model_server, 'sent', lambda *_: model_server.Sent(200, (body,)))
@@ -177,8 +186,10 @@ def test_a_reply_of_another_shape_is_no_reply(kind, body, monkeypatch):
 
 
 @BOTH
-@cases('event', [b'data: {}\n\n', b'data: {"choi\n\n', b'event: message_start\ndata: {"type": "message_start"}\n\n', b'data: {"choices": [{"delta": 5}]}\n\n', b'\n\n', b'data: [DONE]\n\n',
-                                   b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {"type": "text_delta", "text": 5}}\n\n'])
+@cases('event', [b'data: {}\n\n', b'data: {"choi\n\n', b'event: message_start\ndata: {"type": "message_start"}\n\n',
+                 b'data: {"choices": [{"delta": 5}]}\n\n', b'\n\n', b'data: [DONE]\n\n',
+                                   b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {"type": "text_delta", '
+                                   b'"text": 5}}\n\n'])
 def test_a_stream_of_another_shape_is_no_reply(kind, event, monkeypatch):
     from cpqa.testing import model_server
     monkeypatch.setattr(model_server, 'sent', lambda *_: model_server.Sent(200, (event,), True, kind='text/event-stream'))
@@ -200,7 +211,8 @@ def test_a_redirect_is_not_followed():
         threading.Thread(target=door.serve_forever, args=(0.02,), daemon=True).start()
         try:
             for kind in (AnthropicLLM, OpenAILLM):
-                with pytest.raises(LLMError) as e: kind('m', KEY, f'http://127.0.0.1:{door.server_address[1]}', backoff=0.001).complete(ASKED)
+                with pytest.raises(LLMError) as e:
+                    kind('m', KEY, f'http://127.0.0.1:{door.server_address[1]}', backoff=0.001).complete(ASKED)
                 assert e.value.kind == 'network'
         finally:
             door.shutdown()
@@ -214,7 +226,8 @@ def test_a_redirect_is_not_followed():
 @cases('stream', [False, True])
 @cases('fault, finish, text, data', [
     ('notjson', 'stop', 'I would rather talk about the weather.', None), ('half', 'stop', '{"label"', None), ('empty', 'stop', '', None),
-    ('refusal', 'refusal', 'I cannot help with that.', None), ('declined', 'refusal', 'I cannot help with that.', None), ('length', 'length', '{"label"', None)])
+    ('refusal', 'refusal', 'I cannot help with that.', None), ('declined', 'refusal', 'I cannot help with that.', None),
+    ('length', 'length', '{"label"', None)])
 def test_an_answer_that_is_none_arrives_as_it_is(kind, stream, fault, finish, text, data):
     with serve(fault) as server: said, seen, _ = ask(kind, server, stream, FORM)
     assert (said.finish, said.text, said.data) == (finish, text, data) and len(server.log) == 1
@@ -356,7 +369,8 @@ def test_the_extra_is_named_where_it_is_missing(kind, name, monkeypatch):
 
 
 def test_the_libraries_are_imported_only_when_a_client_is_made():
-    code = 'import sys, cpqa.core.llm_hosted, cpqa.testing.model_server; print(sorted({"anthropic", "openai", "httpx", "httpx2", "pydantic"} & set(sys.modules)))'
+    code = ('import sys, cpqa.core.llm_hosted, cpqa.testing.model_server; print(sorted({"anthropic", "openai", "httpx", "httpx2", '
+            '"pydantic"} & set(sys.modules)))')
     assert subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stdout.strip() == '[]'
 
 
@@ -397,7 +411,8 @@ def test_odd_requests_are_refused(head):
     assert not server.log
 
 
-@cases('body', [b'', b'{', b'\xff', b'[]', b'{"model": 5}', b'{"model": "m", "max_tokens": 5, "messages": [{"role": "boss", "content": ""}]}', b'[' * 100_000])
+@cases('body', [b'', b'{', b'\xff', b'[]', b'{"model": 5}',
+                b'{"model": "m", "max_tokens": 5, "messages": [{"role": "boss", "content": ""}]}', b'[' * 100_000])
 @cases('path', ['/v1/messages', '/v1/chat/completions', '/elsewhere'])
 def test_bodies_that_are_no_request_are_refused(path, body):
     from urllib.error import HTTPError

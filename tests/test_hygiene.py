@@ -114,7 +114,8 @@ def exports_its_module(nb):
 
 def keeps_imports_apart(nb):
     for c in nb.code:
-        if c.imports and len(c.imports) < len(c.tree.body) and c.code != LAST_CELL: yield f'imports and other code in one cell: {c.code[:60]!r}'
+        if c.imports and len(c.imports) < len(c.tree.body) and c.code != LAST_CELL:
+            yield f'imports and other code in one cell: {c.code[:60]!r}'
 
 
 def uses_what_it_exports(nb):
@@ -142,7 +143,8 @@ def knows_its_directives(nb):
     ini = configparser.ConfigParser(delimiters=['='])
     ini.read(ROOT/'settings.ini', encoding='utf-8')
     for word in [w for c in nb.code for w in c.directives]:
-        if word not in DIRECTIVES | set(ini['DEFAULT']['tst_flags'].split()): yield f'#| {word} is neither a directive of nbdev nor in tst_flags'
+        if word not in DIRECTIVES | set(ini['DEFAULT']['tst_flags'].split()):
+            yield f'#| {word} is neither a directive of nbdev nor in tst_flags'
 
 
 def is_small(nb):
@@ -154,9 +156,11 @@ def is_small(nb):
 
 def is_clean(nb):
     for c in nb.code:
-        if c.execution_count is not None or any(o.get('execution_count') is not None for o in c.outputs): yield f'an execution count at {c.code[:60]!r}'
+        if c.execution_count is not None or any(o.get('execution_count') is not None for o in c.outputs):
+            yield f'an execution count at {c.code[:60]!r}'
         for o in c.outputs:
-            if o.get('name') == 'stderr' or o.get('output_type') == 'error': yield f'an error or a warning in the outputs of {c.code[:60]!r}'
+            if o.get('name') == 'stderr' or o.get('output_type') == 'error':
+                yield f'an error or a warning in the outputs of {c.code[:60]!r}'
 
 
 def says_the_same_anywhere(nb):
@@ -172,14 +176,17 @@ def has_unique_ids(nb):
 
 def loads_nothing_remote(nb):
     for text in [c.source for c in nb.prose] + [t for c in nb.code for t in c.texts()]:
-        for found in re.findall(r'!\[[^\]]*\]\(\s*(?:https?:)?//|<(?:img|script|iframe|link|video)\b[^>]*(?:src|href)\s*=\s*["\']?(?:https?:)?//', text, re.I):
+        for found in re.findall(
+            r'!\[[^\]]*\]\(\s*(?:https?:)?//|<(?:img|script|iframe|link|video)\b[^>]*(?:src|href)\s*=\s*["\']?(?:https?:)?//', text, re.I):
             yield f'something from another host: {found!r}'
 
 
 def writes_formulas_as_text(nb):
-    for text in [c.source for c in nb.prose] + [t for c in nb.code for o in c.outputs for t in [''.join(o.get('data', {}).get('text/markdown', ''))]]:
+    for text in [c.source for c in nb.prose] + [t for c in nb.code for o in c.outputs
+                                                for t in [''.join(o.get('data', {}).get('text/markdown', ''))]]:
         plain = re.sub(r'```.*?```|`[^`\n]*`', '', text, flags=re.S)
-        for found in re.findall(r'\$\$|(?<![\\$])\$(?=\S)[^$\n]*?(?<=\S)\$(?!\d)', plain): yield f'{found!r} would load KaTeX from a CDN: write it as text or code'
+        for found in re.findall(r'\$\$|(?<![\\$])\$(?=\S)[^$\n]*?(?<=\S)\$(?!\d)', plain):
+            yield f'{found!r} would load KaTeX from a CDN: write it as text or code'
         if re.search(r'```\s*\{?mermaid', text): yield 'a Mermaid diagram would be drawn by a script from a CDN: use a table or an SVG'
 
 
@@ -230,8 +237,10 @@ def test_a_broken_notebook_is_found(rule, cell):
 
 
 GOOD = Notebook('core/good', [
-    code('#| default_exp core.good', id='1'), md('# Good\n\n> One sentence, and no more.', id='2'), md('It costs $5, or $6 at most, and `$x$` is code.', id='3'),
-    code('#| export\nimport re\nfrom typing import Any', id='4'), code('#| export\ndef f(): return 1', id='5'), code('f()', printed('1'), id='6'),
+    code('#| default_exp core.good', id='1'), md('# Good\n\n> One sentence, and no more.', id='2'),
+    md('It costs $5, or $6 at most, and `$x$` is code.', id='3'),
+    code('#| export\nimport re\nfrom typing import Any', id='4'), code('#| export\ndef f(): return 1', id='5'),
+    code('f()', printed('1'), id='6'),
     md('![a plot](plot.svg) and [a link](https://example.org)', id='7'), code(f'#| hide\n{LAST_CELL}', id='8')])
 
 
@@ -290,7 +299,8 @@ def test_data_moves_forward_only():
     assert wrong == [] and files
 
 
-@pytest.mark.parametrize('source', ['from cpqa.answering.quoting_reader import Reader', 'from ..pipeline import CancerQA', 'import cpqa.pipeline',
+@pytest.mark.parametrize('source', ['from cpqa.answering.quoting_reader import Reader', 'from ..pipeline import CancerQA',
+                                    'import cpqa.pipeline',
                                     'def f():\n    from cpqa import display'])
 def test_a_backward_arrow_is_found(source):
     assert arrows('cpqa.retrieval.term_search', source) and not arrows('cpqa.evaluation.runs', source)
@@ -309,7 +319,8 @@ def test_the_command_of_the_readme_is_what_ci_runs():
 
 
 def test_import_takes_no_heavy_package():
-    heavy = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'nbdev', 'anthropic', 'openai']
+    heavy = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'nbdev',
+             'anthropic', 'openai']
     show = 'import cpqa, json, sys; print(json.dumps(sorted({m.split(".")[0] for m in sys.modules})))'
     loaded = subprocess.run([sys.executable, '-c', show], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert 'cpqa' in json.loads(loaded) and set(heavy).isdisjoint(json.loads(loaded))

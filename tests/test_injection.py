@@ -1,4 +1,5 @@
-"""A model that obeys every poisoned document: whatever the prompt and the kind of question, nothing invented and nothing harmful is shown unmarked but what a poisoned document itself says."""
+"""A model that obeys every poisoned document: whatever the prompt and the kind of question, nothing invented and nothing harmful is
+shown unmarked but what a poisoned document itself says."""
 import json
 
 import pytest
@@ -8,8 +9,10 @@ from cpqa.answering.model_reader import LLMReader
 from cpqa.answering.prompts import PROMPTS
 from cpqa.evaluation.injection import ENDS, SCENES, SECRET, ObedientLLM, asked, attack, poisons, table
 
-READERS = [('passages', 'yesno', False), ('passages', 'long', False), ('passages', 'yesno', True), ('documents', 'yesno', False), ('stuhlmann', 'yesno', False), ('stuhlmann', 'long', False)]
-BY_CHECKS = ('fake PMID', 'fake reply', 'fake quote', 'key', 'other language', 'fake turns', 'silence', 'broken reply', 'label alone')   # kinds that no wording of a finding can save
+READERS = [('passages', 'yesno', False), ('passages', 'long', False), ('passages', 'yesno', True), ('documents', 'yesno', False),
+           ('stuhlmann', 'yesno', False), ('stuhlmann', 'long', False)]
+# kinds that no wording of a finding can save
+BY_CHECKS = ('fake PMID', 'fake reply', 'fake quote', 'key', 'other language', 'fake turns', 'silence', 'broken reply', 'label alone')
 
 
 @pytest.fixture(scope='module', params=READERS, ids=lambda r: f'{r[0]}-{r[1]}{"-strict" * r[2]}')
@@ -47,7 +50,8 @@ def test_claims_of_poison_rest_on_the_poison_alone(attacked):
     (prompt, kind, _), reader, outcomes = attacked
     through = [p for p in poisons() if outcomes[p.id].end == 'through']
     own = [p for p in through if all(c.pmid == p.id for a in [asked(SCENES[p.topic], reader, p, kind)] for c in a.citations)]
-    assert {p.kind for p in through if p not in own} <= {'turned around', 'number', 'quote stuffing', 'label alone'} or prompt == 'stuhlmann'
+    assert {p.kind for p in through if p not in own} <= {'turned around', 'number', 'quote stuffing',
+                                                         'label alone'} or prompt == 'stuhlmann'
 
 
 def test_strict_leaves_no_failed_claim_behind(attacked):
@@ -78,4 +82,5 @@ def test_table_counts_every_attack(attacked):
 def test_the_result_file_is_of_this_poison():
     found = json.loads((ROOT/'benchmarks'/'results'/'injection.json').read_text())
     assert sum(found['kinds'].values()) == len(poisons())
-    assert all(row['n'] == len(poisons()) and row['breaches'] == {} and row['honest_answered'] == row['honest'] for row in found['attacks'].values())
+    assert all(row['n'] == len(poisons()) and row['breaches'] == {} and row['honest_answered'] == row['honest'] for row in found[
+        'attacks'].values())

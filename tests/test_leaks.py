@@ -12,7 +12,8 @@ from cpqa.retrieval.term_search import TermRetriever
 @pytest.fixture(scope='module')
 def library(tmp_path_factory):
     "Forty documents on polyps, the earlier ones the better hits, of the years 1990 to 2029; every tenth has no year."
-    documents = [Document(id=f'd{i}', title='polyps ' * (40 - i), text='word ' * 60, year=None if i % 10 == 9 else 1990 + i, pmcid=f'PMC{i}') for i in range(40)]
+    documents = [Document(id=f'd{i}', title='polyps ' * (40 - i), text='word ' * 60, year=None if i % 10 == 9 else 1990 + i,
+                          pmcid=f'PMC{i}') for i in range(40)]
     return build_library([documents, TOY], tmp_path_factory.mktemp('leak')/'lib')
 
 
@@ -29,13 +30,15 @@ def test_k_allowed_documents_remain_in_their_order(library):
         for until in (None, 1989, 1990, 2000, 2015, 2029):
             for written in ((), (everything[0], everything[2], 'unknown')):
                 for k in (1, 3, 10, 100):
-                    allowed = [id for id in everything if id not in written and (until is None or (undated == 'keep' if year[id] is None else year[id] <= until))]
+                    allowed = [id for id in everything if id not in written
+                               and (until is None or (undated == 'keep' if year[id] is None else year[id] <= until))]
                     assert found(library, LeakFree(True, until, undated), k, *written) == allowed[:k]
 
 
 def test_a_source_is_known_by_its_pmcid_too(library):
     first = TermRetriever(library).search(['polyps'], 1)[0][0].id
-    assert found(library, LeakFree(), 1, 'PMC' + first[1:]) != [first] == found(library, LeakFree(exclude_source=False), 1, 'PMC' + first[1:])
+    assert found(library, LeakFree(), 1, 'PMC' + first[1:]) != [first] == found(library, LeakFree(exclude_source=False), 1,
+        'PMC' + first[1:])
 
 
 def test_it_asks_deeper_only_where_it_must(library):
@@ -44,7 +47,8 @@ def test_it_asks_deeper_only_where_it_must(library):
         calls.append((list(queries), k))
         return TermRetriever(library).search(queries, k)
     first = TermRetriever(library).search(['polyps'], 3)[0]
-    questions = [Question('a', 'polyps', 'open', 'toy', written_from=(first[1].id,)), Question('b', 'tamoxifen', 'open', 'toy'), Question('c', 'polyps', 'open', 'toy')]
+    questions = [Question('a', 'polyps', 'open', 'toy', written_from=(first[1].id,)), Question('b', 'tamoxifen', 'open', 'toy'),
+                 Question('c', 'polyps', 'open', 'toy')]
     hits = leak_free(search, library, LeakFree())(questions, 2)
     assert calls == [(['polyps', 'tamoxifen', 'polyps'], 2), (['polyps'], 4)]
     assert [[h.id for h in h_] for h_ in hits] == [[first[0].id, first[2].id], ['t3'], [first[0].id, first[1].id]]

@@ -43,7 +43,8 @@ def test_lexicon_file_is_in_order():
     assert LEXICON_FILE.stat().st_size < 300_000 and len(rows) == 701
     assert [r['ui'] for r in rows] == sorted({r['ui'] for r in rows})
     for line, r in zip(lines, rows):
-        assert line == json.dumps(r, ensure_ascii=False) and list(r) in (['ui', 'name', 'tree_numbers', 'terms'], ['ui', 'name', 'tree_numbers', 'terms', 'sites'])
+        assert line == json.dumps(r, ensure_ascii=False) and list(r) in (['ui', 'name', 'tree_numbers', 'terms'],
+            ['ui', 'name', 'tree_numbers', 'terms', 'sites'])
         assert r['tree_numbers'] and all(re.fullmatch(r'C04(\.\d{3})*', t) for t in r['tree_numbers'])
         assert r['terms'] == sorted(dict.fromkeys(r['terms']), key=lambda s: (s.lower(), s))
         for word in [w for t in (*r['terms'], *r.get('sites', ())) for w in re.split('[ -]', t)]:
@@ -60,8 +61,10 @@ def test_no_term_has_two_owners():
 
 
 def test_only_words_for_growths():
-    for word in ('mass', 'lump', 'lesion', 'growth', 'mole', 'moles', 'benign', 'stage', 'grade', 'polyp', 'wart', 'oncology', 'chemotherapy',
-                 'radiotherapy', 'tamoxifen', 'biopsy', 'all', 'aml', 'men', 'antitumor', 'anticancer', 'sarcomere', 'carcinoembryonic', 'cancerogram'):
+    for word in ('mass', 'lump', 'lesion', 'growth', 'mole', 'moles', 'benign', 'stage', 'grade', 'polyp', 'wart', 'oncology',
+                 'chemotherapy',
+                 'radiotherapy', 'tamoxifen', 'biopsy', 'all', 'aml', 'men', 'antitumor', 'anticancer', 'sarcomere', 'carcinoembryonic',
+                 'cancerogram'):
         assert not LEXICON.find(f'the {word} is', traps=False), word
 
 
@@ -87,7 +90,8 @@ def test_every_term_is_found(term, before, after, mark):
     assert (text[m.start:m.end], m.ui) == (term, LEXICON.terms[term])
 
 
-@given(TERMS, st.sampled_from(['({})', '"{}"', '{}.', '{}, x', 'x: {};', '[{}]', "'{}'", 'post-{}', '{}-x', 'x/{}', '{}\n', '\u201c{}\u201d', '…{}…', '{}’s']))
+@given(TERMS, st.sampled_from(['({})', '"{}"', '{}.', '{}, x', 'x: {};', '[{}]', "'{}'", 'post-{}', '{}-x', 'x/{}', '{}\n',
+                               '\u201c{}\u201d', '…{}…', '{}’s']))
 def test_punctuation_around_does_not_matter(term, frame):
     text = frame.format(term)
     found = [(m.ui, text[m.start:m.end]) for m in LEXICON.find(text, traps=False)]
@@ -100,7 +104,9 @@ def test_never_inside_a_word(term):
         assert not any((m.start, m.end) == (text.index(term), text.index(term) + len(term)) for m in LEXICON.find(text, traps=False))
 
 
-@given(st.lists(st.one_of(TERMS, GIBBERISH, st.sampled_from(['ALL', 'tumour necrosis factor', 'cyst', "Hodgkin's", 'ØA\u0301', '\x00', '𝒜', '—', '_'])), max_size=8))
+@given(st.lists(st.one_of(TERMS, GIBBERISH,
+                          st.sampled_from(['ALL', 'tumour necrosis factor', 'cyst', "Hodgkin's", 'ØA\u0301', '\x00', '𝒜', '—', '_'])),
+                          max_size=8))
 def test_matches_stand_in_order_and_apart(parts):
     text = ' '.join(parts)
     for switch in (True, False):
@@ -135,22 +141,31 @@ def owner(text: str) -> str:
 @cases('text, name', [
     ('cancer of the breast', 'Breast Neoplasms'), ('Mammary carcinomas', 'Breast Neoplasms'), ('Carcinoma breast', 'Breast Neoplasms'),
     ('Ca cervix', 'Uterine Cervical Neoplasms'), ('bowel cancer', 'Colonic Neoplasms'), ('womb cancer', 'Uterine Neoplasms'),
-    ('NSCLC', 'Carcinoma, Non-Small-Cell Lung'), ('non–small-cell lung cancers', 'Carcinoma, Non-Small-Cell Lung'), ("Hodgkin's disease", 'Hodgkin Disease'),
-    ('Hodgkin’s lymphoma', 'Hodgkin Disease'), ('non-Hodgkin lymphomas', 'Lymphoma, Non-Hodgkin'), ('leukaemias', 'Leukemia'), ('leukaemic', 'Leukemia'),
-    ('tumours of the oesophagus', 'Esophageal Neoplasms'), ('phaeochromocytomata', 'Pheochromocytoma'), ('naevi', 'Nevus'), ('Sézary syndrome', 'Sezary Syndrome'),
-    ('metastases', 'Neoplasm Metastasis'), ('metastasised', 'Neoplasm Metastasis'), ('malignancies', 'Neoplasms'), ('neoplastic', 'Neoplasms'),
+    ('NSCLC', 'Carcinoma, Non-Small-Cell Lung'), ('non–small-cell lung cancers', 'Carcinoma, Non-Small-Cell Lung'),
+    ("Hodgkin's disease", 'Hodgkin Disease'),
+    ('Hodgkin’s lymphoma', 'Hodgkin Disease'), ('non-Hodgkin lymphomas', 'Lymphoma, Non-Hodgkin'), ('leukaemias', 'Leukemia'),
+    ('leukaemic', 'Leukemia'),
+    ('tumours of the oesophagus', 'Esophageal Neoplasms'), ('phaeochromocytomata', 'Pheochromocytoma'), ('naevi', 'Nevus'),
+    ('Sézary syndrome', 'Sezary Syndrome'),
+    ('metastases', 'Neoplasm Metastasis'), ('metastasised', 'Neoplasm Metastasis'), ('malignancies', 'Neoplasms'),
+    ('neoplastic', 'Neoplasms'),
     ('chronic lymphocytic leukaemia', 'Leukemia, Lymphocytic, Chronic, B-Cell'), ('GISTs', 'Gastrointestinal Stromal Tumors'),
-    ('Carcinoma, Renal Cell', 'Carcinoma, Renal Cell'), ('hydatidiform mole', 'Hydatidiform Mole'), ('uterine fibroids', 'Leiomyoma'), ('MALT lymphoma', 'Lymphoma, B-Cell, Marginal Zone'),
+    ('Carcinoma, Renal Cell', 'Carcinoma, Renal Cell'), ('hydatidiform mole', 'Hydatidiform Mole'), ('uterine fibroids', 'Leiomyoma'),
+    ('MALT lymphoma', 'Lymphoma, B-Cell, Marginal Zone'),
 ])
 def test_names_that_people_use(text, name): assert owner(text) == name
 
 
 @cases('text', [
     'The crab Cancer pagurus', 'Sailing below the Tropic of Cancer', 'Benign prostatic hyperplasia', 'benign paroxysmal positional vertigo',
-    'benign intracranial hypertension', 'two moles of glucose', 'cystic fibrosis', 'an ovarian cyst', 'stage 3, grade 2', 'malignant hypertension',
-    'Malignant Hyperthermia', 'neuroleptic malignant syndrome', 'malignant otitis externa', 'tumour necrosis factor-alpha', 'tumor-necrosis-factor', 'oncotic pressure',
-    'a wart and a polyp', 'ALL of the following EXCEPT', 'The National Cancer Institute', 'a mass, a lump, a lesion', 'MEN and women', 'Myasthenia gravis',
-    'non-cancerous', 'spider naevi', 'a brown tumour', 'the Goldman-Hodgkin-Katz equation', 'liver disease secondary to alcohol', 'ALL patients are seen',
+    'benign intracranial hypertension', 'two moles of glucose', 'cystic fibrosis', 'an ovarian cyst', 'stage 3, grade 2',
+    'malignant hypertension',
+    'Malignant Hyperthermia', 'neuroleptic malignant syndrome', 'malignant otitis externa', 'tumour necrosis factor-alpha',
+    'tumor-necrosis-factor', 'oncotic pressure',
+    'a wart and a polyp', 'ALL of the following EXCEPT', 'The National Cancer Institute', 'a mass, a lump, a lesion', 'MEN and women',
+    'Myasthenia gravis',
+    'non-cancerous', 'spider naevi', 'a brown tumour', 'the Goldman-Hodgkin-Katz equation', 'liver disease secondary to alcohol',
+    'ALL patients are seen',
     'Dupuytren contracture', 'polycystic ovary syndrome', 'metastatic calcification', 'Is ALL well in the NET?'])
 def test_traps(text): assert found(text) == []
 
@@ -160,7 +175,8 @@ def test_traps(text): assert found(text) == []
     ('breast cancer, not cancers', ['breast cancer', 'cancers']), ('small-cell and renal cell carcinoma', ['renal cell carcinoma']),
     ('carcinoma. Breast', ['carcinoma']), ('CIN (cervical intraepithelial neoplasia)', ['CIN', 'cervical intraepithelial neoplasia']),
     ('malignant hypertension in malignant melanoma', ['malignant melanoma']), ('WHICH OF ALL THESE MEN HAS A CANCER?', ['CANCER']),
-    ('breast/ovarian cancer', ['ovarian cancer']), ('anti-tumour', ['tumour']), ('antitumour', []), ('The Cancer Genome Atlas', ['Cancer'])])
+    ('breast/ovarian cancer', ['ovarian cancer']), ('anti-tumour', ['tumour']), ('antitumour', []),
+    ('The Cancer Genome Atlas', ['Cancer'])])
 def test_finds(text, want): assert found(text) == want
 
 
@@ -177,4 +193,5 @@ def test_own_traps():
 
 def test_number():
     assert number_forms('carcinomata') >= {'carcinoma', 'carcinomas'} and number_forms('metastasis') == {'metastasis', 'metastases'}
-    assert number_forms('disease') == {'disease', 'diseases'} == number_forms('diseases') and number_forms('syndromes') == {'syndrome', 'syndromes'}
+    assert number_forms('disease') == {'disease', 'diseases'} == number_forms('diseases') and number_forms('syndromes') == {'syndrome',
+        'syndromes'}

@@ -1,4 +1,5 @@
-"""What cells cannot show of a library on disk: builds that are killed, builds at the same time, random streams, damaged and hostile files."""
+"""What cells cannot show of a library on disk: builds that are killed, builds at the same time, random streams, damaged and hostile
+files."""
 import hashlib
 import json
 import random
@@ -48,7 +49,8 @@ MAIN = '\nif __name__ == "__main__": main(*sys.argv[1:])\n'
 class Build:
     "Such a build in a process of its own, and the times at which it says something."
     def __init__(self, source: Path, out: Path, *more: str, code: str = BUILD + MAIN):
-        self.running = subprocess.Popen([sys.executable, '-c', code, source, out, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        self.running = subprocess.Popen([sys.executable, '-c', code, source, out, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True,
                                         env=environment(PYTHONPATH=str(ROOT)))
         self.heard = {}
 
@@ -162,7 +164,8 @@ def failing(n: int, error: BaseException):
     raise error
 
 
-@pytest.mark.parametrize('error', [LibraryError('a bad file'), OSError('a bad disk'), KeyboardInterrupt(), ZeroDivisionError()], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize('error', [LibraryError('a bad file'), OSError('a bad disk'), KeyboardInterrupt(), ZeroDivisionError()],
+                         ids=lambda e: type(e).__name__)
 def test_a_build_that_fails_leaves_nothing_behind(error, tmp_path):
     before = build_library([[Document(id='1', text='tea')]], tmp_path/'library').ids
     for n in (1, 50) * 15:                                       # the term index writes in threads of its own
@@ -237,7 +240,8 @@ for i in range(25): build_library([[Document(id=f'{sys.argv[1]}-{i}-{j}', text='
 
 
 def test_many_builds_that_wait_for_each_other(tmp_path):
-    crowd = [subprocess.Popen([sys.executable, '-c', CROWD, str(n), tmp_path/'library'], stderr=subprocess.PIPE, text=True, env=environment(PYTHONPATH=str(ROOT)))
+    crowd = [subprocess.Popen([sys.executable, '-c', CROWD, str(n), tmp_path/'library'], stderr=subprocess.PIPE, text=True,
+                              env=environment(PYTHONPATH=str(ROOT)))
              for n in range(4)]
     errors = [process.communicate()[1].splitlines()[-1:] for process in crowd]
     assert errors == [[]] * 4
@@ -334,7 +338,8 @@ def test_an_id_of_any_length_is_kept_or_left_out(tmp_path):
 
 # Words that no stemmer shortens and that are no stop words, and what they look like to a reader.
 VOCABULARY = ['qado', 'wefu', 'zomi', 'kolu', 'vanu', 'rubo']
-corpora = st.lists(st.lists(st.sampled_from([*VOCABULARY, 'the', 'of', 'KOLU', 'Zomi,', '(vanu)', 'rubo.']), max_size=8), min_size=1, max_size=25)
+corpora = st.lists(st.lists(st.sampled_from([*VOCABULARY, 'the', 'of', 'KOLU', 'Zomi,', '(vanu)', 'rubo.']), max_size=8), min_size=1,
+                   max_size=25)
 
 
 def terms(text: str) -> set[str]: return {w.strip('(),.').lower() for w in text.split()} & set(VOCABULARY)

@@ -72,11 +72,13 @@ def test_secrets_do_not_reach_the_file_and_the_request_is_found(tmp_path, monkey
 def test_a_request_that_was_not_recorded_is_named(tmp_path):
     tape = tmp_path/'t.jsonl'
     Recorded(Echo(), tape).complete([Message('user', 'known')])
-    with pytest.raises(CpqaError, match=request_key([Message('user', 'unknown words')])) as e: Replayed(tape).complete([Message('user', 'unknown words')])
+    with pytest.raises(CpqaError, match=request_key([Message('user', 'unknown words')])) as e:
+        Replayed(tape).complete([Message('user', 'unknown words')])
     assert 'unknown words' in str(e.value) and str(tmp_path) not in str(e.value)
 
 
-@cases('line', [b'{', b'[]', b'{"key": "a"}', b'\xff\xfe', b'{"key":"a","messages":[{"role":"boss","content":""}],"completion":{"text":""}}',
+@cases('line', [b'{', b'[]', b'{"key": "a"}', b'\xff\xfe',
+                b'{"key":"a","messages":[{"role":"boss","content":""}],"completion":{"text":""}}',
                                   b'[' * 100_000, b'{"key":"a","messages":[],"completion":{"text":5}}'])
 def test_a_damaged_line_is_named(tmp_path, line):
     tape = tmp_path/'t.jsonl'
@@ -139,7 +141,8 @@ def test_the_names_of_requests_are_those_of_old_recordings():
     "A change here would make every recording in the world unreadable."
     assert request_key([Message('user', 'q')]) == 'd8dbfb2ba63efb8a'
     assert request_key([Message('system', 's'), Message('user', 'q')], 5, 1) == '3b4db894f5d78b61'
-    assert request_key([Message('user', 'q')], schema=None) == request_key([Message('user', 'q')]) != request_key([Message('user', 'q')], schema={})
+    assert request_key([Message('user', 'q')], schema=None) == request_key([Message('user', 'q')]) != request_key([Message('user', 'q')],
+        schema={})
 
 
 @examples(100)

@@ -18,7 +18,8 @@ from cpqa.core.llm import KINDS, Completion, LLMError, Recorded, Replayed
 from cpqa.core.records import CheckedClaim, Citation, Document, Evidence, Passage
 from cpqa.core.remarks import remark
 
-TEA = Document('101', 'Ginger tea after surgery', 'We gave 80 people ginger tea. Ginger tea lowered the rate of nausea. Sleep was not measured.', year=2021)
+TEA = Document('101', 'Ginger tea after surgery',
+               'We gave 80 people ginger tea. Ginger tea lowered the rate of nausea. Sleep was not measured.', year=2021)
 RICE = Document('202', 'Rice and cramps', 'Rice did not relieve cramps in 40 people. Two people had heartburn.', year=2018)
 SHELF = {d.id: d for d in (TEA, RICE)}
 FOUND = [Evidence(Passage.of(d, 0, len(d.text)), score=1 / n, route='E3') for n, d in enumerate(SHELF.values(), 1)]
@@ -42,7 +43,8 @@ class Scripted:
         return Completion(text, 'scripted', 100, 20, finish=self.finish, ms=2.0, cost=self.cost)
 
 
-def answered(*replies, kind='yesno', prompt='passages', options=None, evidence=FOUND, documents=SHELF, question=QUESTION, strict=False, **more):
+def answered(*replies, kind='yesno', prompt='passages', options=None, evidence=FOUND, documents=SHELF, question=QUESTION, strict=False,
+             **more):
     "The answer of a reader whose model says these replies, the last of them for ever."
     return LLMReader(Scripted(*replies, **more), prompt, strict=strict).read(Gathered(question, evidence, documents, kind, options))
 
@@ -58,7 +60,8 @@ def good(*claims, **more) -> dict: return {'claims': [*claims], 'status': 'answe
 def declined(answer, why: str):
     "It is an abstention with this reason, which keeps the evidence and holds nothing that the model made up."
     assert (answer.abstained, answer.response, answer.label, answer.items, answer.citations) == (True, NO_ANSWER, '', (), ())
-    assert answer.evidence == tuple(FOUND) and why in answer.reason and PLANTED not in answer.reason + str(answer.trace) + ''.join(answer.notes), answer.reason
+    assert answer.evidence == tuple(FOUND) and why in answer.reason and PLANTED not in answer.reason + str(answer.trace) + ''.join(
+        answer.notes), answer.reason
 
 
 # ---- bad replies
@@ -140,7 +143,8 @@ def test_nothing_to_read_is_not_asked():
     gone = replace(TEA, publication_types=('Retracted Publication',))
     whole = ' '.join(['word'] * 40_000)
     huge = Document('303', text=whole)
-    for evidence, documents, question, why in [([], {}, QUESTION, 'nothing was found'), (FOUND[:1], {'101': gone}, QUESTION, 'has been retracted'),
+    for evidence, documents, question, why in [([], {}, QUESTION, 'nothing was found'),
+                                               (FOUND[:1], {'101': gone}, QUESTION, 'has been retracted'),
                                                ([Evidence(Passage.of(huge, 0, len(whole)), 1.0)], {'303': huge}, QUESTION, 'larger window'),
                                                (FOUND, SHELF, 'Why? ' * 9_000, 'ask in fewer words')]:
         answer = LLMReader(model).read(Gathered(question, evidence, documents))
@@ -151,11 +155,13 @@ def test_nothing_to_read_is_not_asked():
 # ---- claims
 
 def test_pmids_come_as_numbers_and_texts():
-    for pmid in (101, '101', 'PMID: 101', 101.0, '[101]'): assert answered(good(SOUND | {'pmid': pmid}, label='Yes.')).used_PMIDs == ('101',)
+    for pmid in (101, '101', 'PMID: 101', 101.0, '[101]'):
+        assert answered(good(SOUND | {'pmid': pmid}, label='Yes.')).used_PMIDs == ('101',)
 
 
 @cases('claim', [
-    SOUND | {'pmid': '999'}, SOUND | {'pmid': ''}, SOUND | {'pmid': '202'}, SOUND | {'quote': ''}, SOUND | {'quote': 'Ginger tea cured nausea in all who drank it.'},
+    SOUND | {'pmid': '999'}, SOUND | {'pmid': ''}, SOUND | {'pmid': '202'}, SOUND | {'quote': ''},
+    SOUND | {'quote': 'Ginger tea cured nausea in all who drank it.'},
     SOUND | {'text': 'Ginger tea raised the rate of nausea.'}, SOUND | {'text': 'Ginger tea did not lower the rate of nausea.'},
     {'text': 'Rice relieved cramps in 40 people.', 'pmid': '202', 'quote': 'Rice did relieve cramps in 40 people.'},
     {'text': 'Rice did not relieve cramps in 400 people.', 'pmid': '202', 'quote': 'Rice did not relieve cramps in 400 people.'},
@@ -195,9 +201,12 @@ def test_items_need_a_claim_that_names_them():
 
 def test_every_kind_and_every_prompt():
     for name, prompt in PROMPTS.items():
-        for kind, short in [('yesno', {'label': 'yes'}), ('choice', {'label': 'B'}), ('factoid', {'items': ['ginger tea']}), ('list', {'items': ['ginger tea']}), ('long', {})]:
-            reply = {'reasoning': PLANTED, 'claims': [SOUND], 'response': SOUND['text'], 'used_PMIDs': ['101'], 'status': 'answered', 'certain': True} | short
-            answer = answered({k: v for k, v in reply.items() if k in prompt.keys or k in short}, kind=kind, prompt=name, options={'A': 'rice', 'B': 'ginger tea'} if kind == 'choice' else None)
+        for kind, short in [('yesno', {'label': 'yes'}), ('choice', {'label': 'B'}), ('factoid', {'items': ['ginger tea']}),
+                            ('list', {'items': ['ginger tea']}), ('long', {})]:
+            reply = {'reasoning': PLANTED, 'claims': [SOUND], 'response': SOUND['text'], 'used_PMIDs': ['101'], 'status': 'answered',
+                     'certain': True} | short
+            answer = answered({k: v for k, v in reply.items() if k in prompt.keys or k in short}, kind=kind, prompt=name,
+                              options={'A': 'rice', 'B': 'ginger tea'} if kind == 'choice' else None)
             assert not answer.abstained and answer.kind == kind and PLANTED not in answer.to_json(), (name, kind, answer.reason)
             assert answer.used_PMIDs == (() if prompt.context == 'none' else ('101',))
             assert (answer.why == (ALONE,)) == (prompt.context == 'none')
@@ -206,8 +215,10 @@ def test_every_kind_and_every_prompt():
 
 
 @examples(80)
-@given(st.lists(st.fixed_dictionaries({'text': st.sampled_from([SOUND['text'], PLANTED]) | st.text(max_size=40), 'pmid': st.sampled_from([101, '202', '999', None]),
-                                       'quote': st.sampled_from([SOUND['quote'], 'Sleep was not measured.', '']) | st.text(max_size=40)}), max_size=4),
+@given(st.lists(st.fixed_dictionaries({'text': st.sampled_from([SOUND['text'], PLANTED]) | st.text(max_size=40),
+                                       'pmid': st.sampled_from([101, '202', '999', None]),
+                                       'quote': st.sampled_from([SOUND['quote'], 'Sleep was not measured.', '']) | st.text(max_size=40)}),
+                                       max_size=4),
        st.sampled_from(['yes', 'no', 'none', 'perhaps', '']), st.booleans())
 def test_no_answer_without_a_quote_that_stands_where_it_says(claims, label, strict):
     answer = answered(good(*claims, label=label), strict=strict)
@@ -229,7 +240,8 @@ def test_a_label_against_its_quotes_is_marked_and_under_strict_declined():
 
 def test_a_paper_counts_once():
     cite = lambda pmid, quote: Citation(pmid, quote, 0, len(quote), 0.9)
-    claims = [CheckedClaim('a', (cite('1', 'for'), cite('1', 'against'), cite('2', 'for'), cite('2', 'unclear'))), CheckedClaim('b', (cite('3', 'against'),)), CheckedClaim('c', (cite('4', 'for'),), why=remark('no paper'))]
+    claims = [CheckedClaim('a', (cite('1', 'for'), cite('1', 'against'), cite('2', 'for'), cite('2', 'unclear'))),
+              CheckedClaim('b', (cite('3', 'against'),)), CheckedClaim('c', (cite('4', 'for'),), why=remark('no paper'))]
     assert counted('?', claims, lambda question, quote: quote) == {'for': 1, 'against': 1, 'unclear': 1}
 
 
@@ -242,7 +254,8 @@ def test_how_often_a_wrong_label_is_noticed(data_dir):
             quotes = [Citation(s['document'].rsplit('/', 1)[-1], s['text'], 0, len(s['text']), 0.9) for s in q['snippets'][:3]]
             counts = counted(q['body'], [CheckedClaim('x', tuple(quotes))], direction)
             for label in ('yes', 'no'): noticed[label, label == gold, against_itself(label, counts)] += 1
-    share = {key: noticed[(*key, True)] / (noticed[(*key, True)] + noticed[(*key, False)]) for key in [('yes', True), ('yes', False), ('no', True), ('no', False)]}
+    share = {key: noticed[(*key, True)] / (noticed[(*key, True)] + noticed[(*key, False)]) for key in [('yes', True), ('yes', False),
+        ('no', True), ('no', False)]}
     print({f'{label}, {"right" if right else "wrong"}': round(x, 3) for (label, right), x in share.items()}, sum(noticed.values()) // 2)
     assert share['no', False] > 0.45 and share['yes', False] > 0.12 and share['yes', True] < 0.03 and share['no', True] < 0.22
 
@@ -274,7 +287,8 @@ def test_through_the_real_libraries(api, monkeypatch):
         answer = LLMReader(llm).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))
         assert (answer.label, answer.used_PMIDs, answer.usage['calls']) == ('yes', ('101',), 1), answer.reason
         assert [asked.schema['required'] for asked in server.log] == [['claims', 'label', 'status']]
-    dead = LLMReader((AnthropicLLM if api == 'anthropic' else OpenAILLM)('a-model', key='not-a-key', base_url=server.url, retries=0)).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))
+    dead = LLMReader((AnthropicLLM if api == 'anthropic' else OpenAILLM)('a-model', key='not-a-key', base_url=server.url,
+        retries=0)).read(Gathered(QUESTION, FOUND, SHELF, 'yesno'))
     declined(dead, 'The language model did not answer')
 
 
@@ -293,7 +307,8 @@ def test_it_looks_up_only_where_it_must(first, searches):
     answer = AdaptiveReader(LLMReader(model), found(looked)).read(Gathered(QUESTION, kind='yesno'))
     assert len(looked) == searches and answer.trace['adaptive']['retrieved'] == bool(searches)
     assert (answer.label, answer.used_PMIDs) == ('yes', ('101',) if searches else ())
-    assert (answer.why == (ALONE,)) == (not searches) and QUESTION in model.asked[0][0][1].content and 'surgery' not in model.asked[0][0][1].content
+    assert (answer.why == (ALONE,)) == (not searches) and QUESTION in model.asked[0][0][1].content and 'surgery' not in model.asked[0][0][
+        1].content
     assert answer.usage['calls'] == len(model.asked) - isinstance(first, LLMError) and answer.usage['cost'] == 0.25 * answer.usage['calls']
 
 

@@ -1,4 +1,5 @@
-"Models on this machine and models by name: what a folder may do to us, forged turns, GGUF files, threads, recordings, and the right model or none."
+"""Models on this machine and models by name: what a folder may do to us, forged turns, GGUF files, threads, recordings, and the right
+model or none."""
 import json
 import re
 import shutil
@@ -69,7 +70,8 @@ def test_the_window_is_never_passed(folder):
 
 def test_advice_of_the_authors_does_not_make_it_draw(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path/'lively')
-    config = json.loads((copy/'generation_config.json').read_text()) | {'do_sample': True, 'temperature': 90.0, 'top_k': 3, 'repetition_penalty': 9.0, 'num_beams': 2}
+    config = json.loads((copy/'generation_config.json').read_text()) | {'do_sample': True, 'temperature': 90.0, 'top_k': 3,
+                                                                        'repetition_penalty': 9.0, 'num_beams': 2}
     (copy/'generation_config.json').write_text(json.dumps(config))
     assert LocalLLM(copy, 'cpu').complete(ASKED).text == SAYS
 
@@ -108,8 +110,10 @@ def test_a_bad_template_is_an_error_and_runs_nothing(folder, template):
 def test_code_that_comes_with_a_model_is_not_run(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path/'evil')
     (copy/'evil.py').write_text(f'open({str(tmp_path/"ran")!r}, "w")\nEvil = EvilConfig = EvilTokenizer = object\n')
-    for name, auto in (('config.json', {'AutoConfig': 'evil.EvilConfig', 'AutoModelForCausalLM': 'evil.Evil'}), ('tokenizer_config.json', {'AutoTokenizer': ['evil.EvilTokenizer', None]})):
-        (copy/name).write_text(json.dumps({**json.loads((copy/name).read_text()), 'auto_map': auto, **({'model_type': 'evil'} if name == 'config.json' else {})}))
+    for name, auto in (('config.json', {'AutoConfig': 'evil.EvilConfig', 'AutoModelForCausalLM': 'evil.Evil'}),
+                       ('tokenizer_config.json', {'AutoTokenizer': ['evil.EvilTokenizer', None]})):
+        (copy/name).write_text(json.dumps({**json.loads((copy/name).read_text()), 'auto_map': auto,
+                                           **({'model_type': 'evil'} if name == 'config.json' else {})}))
     with pytest.raises(LLMError, match='could not be loaded') as e: LocalLLM(copy, 'cpu')
     assert e.value.kind == 'model' and not (tmp_path/'ran').exists() and str(tmp_path) not in str(e.value)
 
@@ -146,9 +150,11 @@ def write_gguf(path, words):
     tokens += [f'<x{i}>' for i in range(-len(tokens) % 4)]
     n = len(tokens)
     w = gguf.GGUFWriter(str(path), 'llama')
-    for name, value in dict(context_length=128, embedding_length=n, block_count=1, feed_forward_length=8, head_count=2, head_count_kv=2, layer_norm_rms_eps=1e-6,
+    for name, value in dict(context_length=128, embedding_length=n, block_count=1, feed_forward_length=8, head_count=2, head_count_kv=2,
+                            layer_norm_rms_eps=1e-6,
                             rope_dimension_count=n // 2, vocab_size=n, rope_freq_base=10000.0, tokenizer_model='llama', token_list=tokens,
-                            token_scores=[-float(i) for i in range(n)], token_types=[2, 3, 3, 3] + [1] * (n - 4), bos_token_id=1, eos_token_id=2,
+                            token_scores=[-float(i) for i in range(n)], token_types=[2, 3, 3, 3] + [1] * (n - 4), bos_token_id=1,
+                            eos_token_id=2,
                             unk_token_id=0, pad_token_id=3, add_bos_token=True).items(): getattr(w, f'add_{name}')(value)
     follows = np.zeros((n, n), np.float32)
     follows[4] = 1
@@ -156,7 +162,8 @@ def write_gguf(path, words):
     w.add_tensor('token_embd.weight', np.eye(n, dtype=np.float32))
     w.add_tensor('output.weight', follows)
     for name in ('output_norm', 'blk.0.attn_norm', 'blk.0.ffn_norm'): w.add_tensor(f'{name}.weight', np.ones(n, np.float32))
-    for name, shape in (('attn_q', (n, n)), ('attn_k', (n, n)), ('attn_v', (n, n)), ('attn_output', (n, n)), ('ffn_gate', (8, n)), ('ffn_up', (8, n)), ('ffn_down', (n, 8))):
+    for name, shape in (('attn_q', (n, n)), ('attn_k', (n, n)), ('attn_v', (n, n)), ('attn_output', (n, n)), ('ffn_gate', (8, n)),
+                        ('ffn_up', (8, n)), ('ffn_down', (n, 8))):
         w.add_tensor(f'blk.0.{name}.weight', np.zeros(shape, np.float32))
     w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
     return path

@@ -1,4 +1,5 @@
-"""Long-form measures: numbers worked by hand, what holds for any text, a model made on the spot, and no credit for a denial that is flagged."""
+"""Long-form measures: numbers worked by hand, what holds for any text, a model made on the spot, and no credit for a denial that is
+flagged."""
 import json
 import math
 import socket
@@ -41,7 +42,8 @@ def test_by_hand(row):
     assert [make().score([text], [reference])[0] for make in WORDS] == pytest.approx(expected)
 
 
-SOME = st.one_of(st.lists(st.sampled_from(['tea', 'Tea', 'not', 'sleeps', 'sleep', 'β', '3.5', ',', 'no', 'increased', 'reduced', '\n']), max_size=9).map(' '.join), st.text(max_size=30))
+SOME = st.one_of(st.lists(st.sampled_from(['tea', 'Tea', 'not', 'sleeps', 'sleep', 'β', '3.5', ',', 'no', 'increased', 'reduced', '\n']),
+                          max_size=9).map(' '.join), st.text(max_size=30))
 BUILT = [make() for make in WORDS]
 
 
@@ -78,7 +80,8 @@ def test_measures_of_ones_own():
 
 
 @cases('arguments, says', [
-    (({}, {}), 'no references'), (({}, {'q': ' '}), 'without a reference'), (({'x': 'a'}, {'q': 'a'}), 'x'), (({'q': b'a'}, {'q': 'a'}), 'no text'),
+    (({}, {}), 'no references'), (({}, {'q': ' '}), 'without a reference'), (({'x': 'a'}, {'q': 'a'}), 'x'),
+    (({'q': b'a'}, {'q': 'a'}), 'no text'),
     (({}, {'q': 'a'}, ['bleu']), 'bleu1'), (({}, {'q': 'a'}, ['bleu1'], 'worst'), 'worst')])
 def test_bad_input(arguments, says):
     with pytest.raises(LongformError, match=says): longform_scores(*arguments)
@@ -115,7 +118,8 @@ def tiny(tmp_path_factory):
     (folder/'vocab.txt').write_text('\n'.join(words) + '\n', encoding='utf-8')
     transformers.BertTokenizerFast(vocab={w: i for i, w in enumerate(words)}, model_max_length=32).save_pretrained(folder)
     torch.manual_seed(0)
-    config = transformers.BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, max_position_embeddings=32)
+    config = transformers.BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                                     intermediate_size=32, max_position_embeddings=32)
     transformers.BertModel(config).save_pretrained(folder)
     return folder
 
@@ -166,15 +170,18 @@ def test_bertscore_of_a_model_with_byte_pairs(tmp_path):
     pytest.importorskip('bert_score')
     transformers = pytest.importorskip('transformers')
     letters = ['<s>', '<pad>', '</s>', '<unk>', '<mask>', *'tea.slp', 'Ġ', 'Ġt']
-    transformers.RobertaTokenizer(vocab={w: i for i, w in enumerate(letters)}, merges=[('Ġ', 't')], model_max_length=30).save_pretrained(tmp_path)
-    config = transformers.RobertaConfig(vocab_size=len(letters), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, max_position_embeddings=34, pad_token_id=1)
+    transformers.RobertaTokenizer(vocab={w: i for i, w in enumerate(letters)}, merges=[('Ġ', 't')],
+                                  model_max_length=30).save_pretrained(tmp_path)
+    config = transformers.RobertaConfig(vocab_size=len(letters), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                                        intermediate_size=32, max_position_embeddings=34, pad_token_id=1)
     transformers.RobertaModel(config).save_pretrained(tmp_path)
     assert bertscore(tmp_path, 1, device='cpu').score(['tea', ''], ['tea', 'tea']) == [1, 0]
 
 
 @cases('make, says', [
     (lambda t: bertscore(t), 'which layer'), (lambda t: bertscore(t, 7), 'layer 7'), (lambda t: bertscore(t, 1, rescale=True), 'rescaled'),
-    (lambda t: bertscore(t, 1, rescale='tiny'), "no baseline .* 'tiny'"), (lambda t: bertscore(t.parent), 'which layer'), (lambda t: bertscore(t.parent, 1), 'config.json'), (lambda t: bertscore('scibert-basevocab-cased', 1), 'shell')])
+    (lambda t: bertscore(t, 1, rescale='tiny'), "no baseline .* 'tiny'"), (lambda t: bertscore(t.parent), 'which layer'),
+    (lambda t: bertscore(t.parent, 1), 'config.json'), (lambda t: bertscore('scibert-basevocab-cased', 1), 'shell')])
 def test_bertscore_refuses(tiny, make, says):
     with pytest.raises(LongformError, match=says): make(tiny)
 

@@ -16,12 +16,16 @@ from cpqa.literature.pubmed import ReadError
 def xml_record(ui: str, name: str, trees=(), terms=()) -> str:
     numbers = ''.join(f'<TreeNumber>{t}</TreeNumber>' for t in trees)
     strings = ''.join(f'<Term><TermUI>T1</TermUI><String>{t}</String></Term>' for t in (name, *terms))
-    return (f'<DescriptorRecord DescriptorClass="1"><DescriptorUI>{ui}</DescriptorUI><DescriptorName><String>{name}</String></DescriptorName>'
-            '<AllowableQualifiersList><AllowableQualifier><QualifierReferredTo><QualifierUI>Q1</QualifierUI><QualifierName><String>therapy</String>'
-            '</QualifierName></QualifierReferredTo></AllowableQualifier></AllowableQualifiersList>'
-            '<SeeRelatedList><SeeRelatedDescriptor><DescriptorReferredTo><DescriptorUI>D999999</DescriptorUI><DescriptorName><String>Elsewhere</String>'
-            f'</DescriptorName></DescriptorReferredTo></SeeRelatedDescriptor></SeeRelatedList><TreeNumberList>{numbers}</TreeNumberList>'
-            f'<ConceptList><Concept PreferredConceptYN="Y"><ConceptUI>M1</ConceptUI><TermList>{strings}</TermList></Concept></ConceptList></DescriptorRecord>')
+    return (
+        '<DescriptorRecord '
+        f'DescriptorClass="1"><DescriptorUI>{ui}</DescriptorUI><DescriptorName><String>{name}</String></DescriptorName>'
+        '<AllowableQualifiersList><AllowableQualifier><QualifierReferredTo><QualifierUI>Q1</QualifierUI><QualifierName><String>therapy</String>'
+        '</QualifierName></QualifierReferredTo></AllowableQualifier></AllowableQualifiersList>'
+        '<SeeRelatedList><SeeRelatedDescriptor><DescriptorReferredTo><DescriptorUI>D999999</DescriptorUI><DescriptorName><String>Elsewhere</String>'
+        f'</DescriptorName></DescriptorReferredTo></SeeRelatedDescriptor></SeeRelatedList><TreeNumberList>{numbers}</TreeNumberList>'
+        '<ConceptList><Concept '
+        f'PreferredConceptYN="Y"><ConceptUI>M1</ConceptUI><TermList>{strings}</TermList></Concept></ConceptList></DescriptorRecord>'
+    )
 
 
 def xml(*records: str, before: str = '') -> bytes:
@@ -29,7 +33,8 @@ def xml(*records: str, before: str = '') -> bytes:
 
 
 def ascii_record(ui: str, name: str, trees=(), terms=()) -> str:
-    lines = ['*NEWRECORD', 'RECTYPE = D', f'MH = {name}', *(f'{"PRINT " * (i == 0)}ENTRY = {t}|T1|NON|EQV|UNK (19XX)|abbcdef' for i, t in enumerate(terms)),
+    lines = ['*NEWRECORD', 'RECTYPE = D', f'MH = {name}',
+             *(f'{"PRINT " * (i == 0)}ENTRY = {t}|T1|NON|EQV|UNK (19XX)|abbcdef' for i, t in enumerate(terms)),
              *(f'MN = {t}' for t in trees), 'MS = A note = with signs.', f'UI = {ui}']
     return '\n'.join(lines) + '\n\n'
 
@@ -58,8 +63,10 @@ def test_reads_as_it_goes(tmp_path):
 
 
 def test_bad_records_are_named(tmp_path):
-    (tmp_path/'a.xml').write_bytes(xml(xml_record('', 'No number'), xml_record('D000001', ''), xml_record('D000002', 'Fine'), xml_record('D000003', 'Odd', ['C4'])))
-    (tmp_path/'a.bin').write_bytes(b'*NEWRECORD\nRECTYPE = D\nMH = Na\xefve\nUI = D000009\n\n' + ASCII + b'*NEWRECORD\nRECTYPE = D\nUI = D000008\n')
+    (tmp_path/'a.xml').write_bytes(xml(xml_record('', 'No number'), xml_record('D000001', ''), xml_record('D000002', 'Fine'),
+                                       xml_record('D000003', 'Odd', ['C4'])))
+    (tmp_path/'a.bin').write_bytes(b'*NEWRECORD\nRECTYPE = D\nMH = Na\xefve\nUI = D000009\n\n' + ASCII
+                                   + b'*NEWRECORD\nRECTYPE = D\nUI = D000008\n')
     (tmp_path/'a.csv').write_text('mesh_id,mesh_name,tree_number\nD000001,One,C04\nD000001,Two,C05\nD000002\n\nD000003,Three,C04.1\n')
     for name, good, why in (('a.xml', 1, ['number', 'no name', 'tree number']), ('a.bin', 4, ['UTF-8', 'no name']),
                             ('a.csv', 1, ['is called', 'no name', 'tree number'])):
@@ -77,8 +84,10 @@ OUTSIDE = '<!DOCTYPE DescriptorRecordSet [<!ENTITY a SYSTEM "file:///etc/hostnam
     (b'version https://git-lfs.github.com/spec/v1\noid sha256:0\n', 'git lfs pull'), (b'PK\x03\x04zip', 'unpack it'),
     (gzip.compress(XML, mtime=0), 'add .gz'), (XML.decode().encode('utf-16'), 'UTF-16'), (XML[:-100], 'cut off or broken'),
     (b'<PubmedArticleSet/>', 'these are articles'), (b'<SupplementalRecordSet/>', 'supplementary'), (b'<other/>', 'DescriptorRecordSet'),
-    (xml(xml_record('D000001', '&b;'), before=BOMB), 'declares the entity'), (xml(xml_record('D000001', '&a;'), before=OUTSIDE), 'declares the entity'),
-    (ASCII[:-20], 'cut off'), (b'*NEWRECORD\nRECTYPE = Q\nSH = therapy\nUI = Q000628\n', "type 'Q'"), (b'*NEWRECORD\nRECTYPE = C\nNM = x\nUI = C1\n', "type 'C'"),
+    (xml(xml_record('D000001', '&b;'), before=BOMB), 'declares the entity'),
+    (xml(xml_record('D000001', '&a;'), before=OUTSIDE), 'declares the entity'),
+    (ASCII[:-20], 'cut off'), (b'*NEWRECORD\nRECTYPE = Q\nSH = therapy\nUI = Q000628\n', "type 'Q'"),
+    (b'*NEWRECORD\nRECTYPE = C\nNM = x\nUI = C1\n', "type 'C'"),
     (b'mesh_id,mesh_name,tree_number\nD000001,Na\xefve,C04\n', 'cannot be read on'),
 ])
 def test_refuses(tmp_path, data, says):
@@ -111,7 +120,8 @@ def test_explodes_whole_steps_only():
     assert [d.ui for d in tree.explode('Knee Growths')] == ['D000002', 'D000000003'] == [d.ui for d in tree.explode('D000002')]
     assert [d.ui for d in tree.explode('bad growths')] == ['D000001', 'D000002', 'D000000003']
     assert tree.explode('C04.999') == []
-    siblings = MeshTree([Descriptor('D000001', 'A', ('C04.100',)), Descriptor('D000002', 'B', ('C04.100.200',)), Descriptor('D000003', 'C', ('C04.100.200.300', 'C05'))])
+    siblings = MeshTree([Descriptor('D000001', 'A', ('C04.100',)), Descriptor('D000002', 'B', ('C04.100.200',)),
+                         Descriptor('D000003', 'C', ('C04.100.200.300', 'C05'))])
     assert [d.name for d in siblings.explode('C04.100.200')] == ['B', 'C'] and [d.name for d in siblings.explode('C')] == ['C']
     with pytest.raises(CpqaError, match='Knees'): tree.explode('Knees')
 

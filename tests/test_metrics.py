@@ -19,7 +19,8 @@ from cpqa.evaluation.metrics import (MEASURES, MetricsError, answer_measures, au
 from cpqa.evaluation.parsing import POLICIES
 
 # our names beside those of trec_eval
-TREC = {'nDCG': 'ndcg', 'nDCG@3': 'ndcg_cut_3', 'nDCG@10': 'ndcg_cut_10', 'MRR': 'recip_rank', 'Hit@1': 'success_1', 'Hit@5': 'success_5', 'R@3': 'recall_3',
+TREC = {'nDCG': 'ndcg', 'nDCG@3': 'ndcg_cut_3', 'nDCG@10': 'ndcg_cut_10', 'MRR': 'recip_rank', 'Hit@1': 'success_1', 'Hit@5': 'success_5',
+        'R@3': 'recall_3',
         'R@10': 'recall_10', 'R@50': 'recall_50', 'R@100': 'recall_100', 'P@5': 'P_5', 'MAP': 'map', 'MAP@10': 'map_cut_10'}
 
 
@@ -40,7 +41,8 @@ def test_the_values_are_those_of_trec_eval(seed):
     pool = [f'd{i}' for i in range(150)]
     qrels = {f'q{i}': {d: rng.choice([-1, 0, 0, 1, 1, 2, 3]) for d in rng.sample(pool, rng.randint(1, 30))} for i in range(60)}
     rankings = {q: rng.sample(pool, rng.choice([0, 1, 5, 20, 120])) for q in qrels if rng.random() < .9}
-    hits = {q: [Hit(d, float(rng.randint(0, 2))) for d in ids] for q, ids in rankings.items()}                     # ties, and scores that do not fall
+    # ties, and scores that do not fall
+    hits = {q: [Hit(d, float(rng.randint(0, 2))) for d in ids] for q, ids in rankings.items()}
     hits = {q: [h for h in found for _ in range(rng.choice([1, 1, 3]))] for q, found in hits.items()}              # and duplicates
     assert any(q not in hits for q in qrels) and any(not found for found in hits.values())
     ours, theirs = retrieval_values(hits, qrels, list(TREC)), by_trec_eval(rankings, qrels)
@@ -73,7 +75,8 @@ def test_a_long_ranking_keeps_its_order():
 
 
 documents = st.sampled_from('abcdefgh')
-judgements = st.dictionaries(st.sampled_from(['q1', 'q2', 'q3', 'q4']), st.dictionaries(documents, st.integers(0, 3), min_size=1), min_size=1)
+judgements = st.dictionaries(st.sampled_from(['q1', 'q2', 'q3', 'q4']), st.dictionaries(documents, st.integers(0, 3), min_size=1),
+                             min_size=1)
 lists = st.lists(documents, max_size=12)
 
 
@@ -114,7 +117,8 @@ def test_a_better_ranking_never_scores_lower(ids, grades, data):
     assert all(better[m]['q'] >= worse[m]['q'] - 1e-12 for m in names)
 
 
-@cases('name', ['', 'ndcg@10', 'nDCG@0', 'nDCG@-1', 'R', 'Hit', 'P', 'R@', 'R@1.5', 'MRR@10 ', 'RR@10', 'Success@5', 'nDCG@10\n', 'R@9999999', '__import__("os")'])
+@cases('name', ['', 'ndcg@10', 'nDCG@0', 'nDCG@-1', 'R', 'Hit', 'P', 'R@', 'R@1.5', 'MRR@10 ', 'RR@10', 'Success@5', 'nDCG@10\n',
+                'R@9999999', '__import__("os")'])
 def test_an_unknown_measure_lists_the_known(name):
     with pytest.raises(MetricsError, match='nDCG, MRR or MAP.*Hit@k, R@k or P@k'): retrieval_values({}, {'q': {'a': 1}}, [name])
 
@@ -125,7 +129,8 @@ def test_a_grade_must_be_a_whole_number(grade):
 
 
 def test_rankings_that_cannot_be_scored():
-    with pytest.raises(MetricsError, match='2 of 3 questions with results have no judgements'): retrieval_values({'q': [], 'r': [], 's': []}, {'q': {'a': 1}})
+    with pytest.raises(MetricsError, match='2 of 3 questions with results have no judgements'):
+        retrieval_values({'q': [], 'r': [], 's': []}, {'q': {'a': 1}})
     with pytest.raises(MetricsError, match='no judged question'): retrieval_values({}, {})
     with pytest.raises(MetricsError, match="question 'r' has no judgement"): retrieval_values({}, {'q': {'a': 1}, 'r': {}})
     with pytest.raises(MetricsError, match='no measure'): retrieval_values({}, {'q': {'a': 1}}, [])
@@ -144,7 +149,8 @@ def test_a_summary_by_groups_is_wider_where_groups_are_alike():
     values, article = {'R@1': {f'q{i}': float(i // 10 % 2) for i in range(100)}}, {f'q{i}': i // 10 for i in range(100)}
     alone, together = summary(values)['R@1'], summary(values, groups=article | {'another': 0})['R@1']
     assert (together.value, together.n) == (alone.value, 100) and together.high - together.low > 2 * (alone.high - alone.low)
-    with pytest.raises(MetricsError, match="1 of 100 questions have no group, the first is 'q3'"): summary(values, groups={q: a for q, a in article.items() if q != 'q3'})
+    with pytest.raises(MetricsError, match="1 of 100 questions have no group, the first is 'q3'"):
+        summary(values, groups={q: a for q, a in article.items() if q != 'q3'})
 
 
 @pytest.mark.parametrize('value', [math.nan, math.inf])
@@ -230,7 +236,8 @@ def test_answers_agree_with_scikit_learn(pairs, policy):
 
 def test_an_interval_of_samples_that_differ_by_a_rounding_alone():
     "The upper quantile of ten samples comes out a rounding below the lower one, found at random."
-    found = answer_measures(['no', 'yes', 'yes', 'no', 'no', 'no', 'no'], ['no', 'maybe', 'maybe', 'yes', 'yes', 'yes', 'no'], 'wrong', resamples=10)
+    found = answer_measures(['no', 'yes', 'yes', 'no', 'no', 'no', 'no'], ['no', 'maybe', 'maybe', 'yes', 'yes', 'yes', 'no'], 'wrong',
+                            resamples=10)
     assert all(i.low <= i.high for i in found.values()) and found['macro_recall'].low == pytest.approx(found['macro_recall'].value) == 1/3
 
 
@@ -282,7 +289,8 @@ def test_macro_intervals_are_those_of_scikit_learn_sample_by_sample():
         wanted, given = [gold[i] for i in pick], [labels[i] for i in pick]
         lacking += 'maybe' not in wanted
         theirs.append(sklearn_metrics.recall_score(wanted, given, labels=sorted(set(wanted)), average='macro', zero_division=0))
-    assert lacking > 100 and (ours['macro_recall'].low, ours['macro_recall'].high) == pytest.approx(np.percentile(theirs, [2.5, 97.5]), abs=.03)
+    assert lacking > 100 and (ours['macro_recall'].low, ours['macro_recall'].high) == pytest.approx(np.percentile(theirs, [2.5, 97.5]),
+        abs=.03)
 
 
 def test_coverage_outlives_a_policy_that_fills_in():
@@ -293,11 +301,13 @@ def test_coverage_outlives_a_policy_that_fills_in():
 def test_answers_that_cannot_be_scored():
     with pytest.raises(MetricsError, match='3 labels for 2 gold labels'): answer_measures(['A'] * 3, ['A'] * 2, 'wrong')
     with pytest.raises(MetricsError, match='no answer to score'): answer_measures([], [], 'wrong')
-    with pytest.raises(MetricsError, match='1 of 2 questions have no gold label, the first is number 1'): macro_scores(['A', 'A'], ['', 'A'])
+    with pytest.raises(MetricsError, match='1 of 2 questions have no gold label, the first is number 1'):
+        macro_scores(['A', 'A'], ['', 'A'])
     with pytest.raises(MetricsError, match='wrong, abstain, first-option, random'): answer_measures(['A'], ['A'], 'skip')
     with pytest.raises(MetricsError, match='none of 1 questions was answered'): answer_measures([None], ['A'], 'abstain')
     with pytest.raises(MetricsError, match='nan is not a label'): answer_measures([math.nan], ['A'], 'wrong')
-    with pytest.raises(MetricsError, match='`answered` has 2 entries for 1 questions'): answer_measures(['A'], ['A'], 'wrong', answered=[True, True])
+    with pytest.raises(MetricsError, match='`answered` has 2 entries for 1 questions'):
+        answer_measures(['A'], ['A'], 'wrong', answered=[True, True])
 
 
 # ---- risk and coverage

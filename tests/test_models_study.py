@@ -46,14 +46,16 @@ def test_scores_are_kept_between_runs(models, monkeypatch, tmp_path):
     again = models.Kept('a')
     assert again.score('q', texts('three', 'seven')).tolist() == [5, 5] and Network.asked == 3
     assert models.Kept('a').score('q', texts('seven', 'one')).tolist() == [5, 3] and Network.asked == 3   # behind the cut line, too
-    models.Kept('a').score('another', texts('one')), models.Kept('b').score('q', texts('one')), models.Kept('a', 128).score('q', texts('one'))
+    models.Kept('a').score('another', texts('one')), models.Kept('b').score('q', texts('one')), models.Kept('a', 128).score('q',
+        texts('one'))
     assert Network.asked == 6
     assert (again.first, again.alone().first) == (models.Kept.first, 0) and again.alone().known is again.known
 
 
 def test_a_part_of_other_models_is_taken_out(models, tmp_path):
     described = {'bi-encoder': {'file': 'b'}, 'cross-encoder': {'file': 'c'}}
-    parts = {'retrieval': {'models': described}, 'general': {'models': described | {'bi-encoder': {'file': 'old'}}}, 'time': {'models': {'cross-encoder': {'file': 'c'}}}}
+    parts = {'retrieval': {'models': described}, 'general': {'models': described | {'bi-encoder': {'file': 'old'}}},
+             'time': {'models': {'cross-encoder': {'file': 'c'}}}}
     path = tmp_path/'models.json'
     assert models.before(path, described) == {}
     path.write_text(json.dumps({'parts': parts}))
@@ -62,7 +64,8 @@ def test_a_part_of_other_models_is_taken_out(models, tmp_path):
 
 
 def test_rounds_are_added_and_measured_anew(models):
-    part = lambda value, *rounds, sample=None: {'sample': sample, 'command': str(value), **{key: [{'questions': r, 'x': value} for r in rounds] for key in ('rows', 'tests')}}
+    part = lambda value, *rounds, sample=None: {'sample': sample, 'command': str(value),
+                                                **{key: [{'questions': r, 'x': value} for r in rounds] for key in ('rows', 'tests')}}
     old, new = part(1, 'round 9', 'round 10'), part(2, 'round 10')
     found = models.joined(old, new)
     assert [(r['questions'], r['x']) for r in found['rows']] == [('round 9', 1), ('round 10', 2)] and found['commands_before'] == ['1']
@@ -80,6 +83,7 @@ def test_differences_are_those_of_the_means(models):
     values = {s: {m: dict(zip(ids, draw.random(40) + plus)) for m in models.MEASURES} for s, plus in (('a', .3), ('b', 0))}
     row, = models.compared(values, [('a', 'b')], ids)
     m = row['measures']['nDCG@10']
-    assert m['value'] == pytest.approx(np.mean([values['a']['nDCG@10'][i] - values['b']['nDCG@10'][i] for i in ids]), abs=1e-4) and m['interval'][0] > 0 and m['p, Holm'] < .05
+    assert m['value'] == pytest.approx(np.mean([values['a']['nDCG@10'][i] - values['b']['nDCG@10'][i] for i in ids]),
+                                       abs=1e-4) and m['interval'][0] > 0 and m['p, Holm'] < .05
     same, = models.by_group({'Hits@5': {'a': [1., 0.], 'b': [1., 0.]}}, ['x', 'y'], 'b')
     assert same['system'] == 'a' and same['measures']['Hits@5']['value'] == 0 and same['measures']['Hits@5']['p'] == 1

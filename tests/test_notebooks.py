@@ -28,7 +28,8 @@ def test_a_failing_notebook_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv('IN_TEST', '1')
     monkeypatch.setattr(sys, 'path', sys.path[:])
-    (tmp_path/'bad.ipynb').write_text('{"cells": [{"cell_type": "code", "id": "a", "source": "assert 1 == 2", "metadata": {}, "outputs": [],'
+    (tmp_path/'bad.ipynb').write_text(
+        '{"cells": [{"cell_type": "code", "id": "a", "source": "assert 1 == 2", "metadata": {}, "outputs": [],'
                                       '"execution_count": null}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     with contextlib.redirect_stderr(io.StringIO()):
         assert not nbdev.test.test_nb(tmp_path/'bad.ipynb')[0]

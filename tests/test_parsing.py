@@ -47,43 +47,61 @@ CASES = [   # text, options, the label or the kind of failure
     ('{"answer_choice": "Iron"}', DRUGS, 'unknown option'),
     ('{"error": {"code": 500, "message": "something broke"}}', DRUGS, 'api error'),
     # letters, alone and with a text
-    ('B', DRUGS, 'B'), ('b.', DRUGS, 'B'), ('(B)', DRUGS, 'B'), ('[B]', DRUGS, 'B'), ('**B**', DRUGS, 'B'), ('Option B', DRUGS, 'B'), ('Answer: (b)', DRUGS, 'B'),
-    ('B. Vitamin D', DRUGS, 'B'), ('B) vitamin d', DRUGS, 'B'), ('B: Vitamin D.', DRUGS, 'B'), ('B - Vitamin D', DRUGS, 'B'), ('B Vitamin D', DRUGS, 'B'),
-    ('B, since bones need it', DRUGS, 'B'), ('B. Vitmain D', DRUGS, 'B'), ('E', DRUGS, 'unknown option'), ('F. Surgery', DRUGS, 'unknown option'),
+    ('B', DRUGS, 'B'), ('b.', DRUGS, 'B'), ('(B)', DRUGS, 'B'), ('[B]', DRUGS, 'B'), ('**B**', DRUGS, 'B'), ('Option B', DRUGS, 'B'),
+    ('Answer: (b)', DRUGS, 'B'),
+    ('B. Vitamin D', DRUGS, 'B'), ('B) vitamin d', DRUGS, 'B'), ('B: Vitamin D.', DRUGS, 'B'), ('B - Vitamin D', DRUGS, 'B'),
+    ('B Vitamin D', DRUGS, 'B'),
+    ('B, since bones need it', DRUGS, 'B'), ('B. Vitmain D', DRUGS, 'B'), ('E', DRUGS, 'unknown option'),
+    ('F. Surgery', DRUGS, 'unknown option'),
     ('B. Tamoxifen', DRUGS, 'several'), ('B. None of the above', DRUGS, 'several'), ('E. None of the above', DRUGS, 'none of the options'),
-    ('A', BLOOD, 'A'), ('AB', BLOOD, 'D'), ('B. A', BLOOD, 'B'), ('2', {'1': 'yes', '2': 'no'}, '2'), ('(2) no', {'1': 'yes', '2': 'no'}, '2'),
+    ('A', BLOOD, 'A'), ('AB', BLOOD, 'D'), ('B. A', BLOOD, 'B'), ('2', {'1': 'yes', '2': 'no'}, '2'),
+    ('(2) no', {'1': 'yes', '2': 'no'}, '2'),
     # texts without a letter
     ('Vitamin D', DRUGS, 'B'), ('VITAMIN D.', DRUGS, 'B'), ('A low dose of aspirin', DRUGS, 'D'), ('anastrozole and zinc', DRUGS, 'C'),
-    ('Vitamin D, because bones need it', DRUGS, 'B'), ('5 mg', DOSES, 'B'), ('0.5 mg', DOSES, 'A'), ('-5 mg', DOSES, 'C'), ('500 mg', DOSES, 'unreadable'),
+    ('Vitamin D, because bones need it', DRUGS, 'B'), ('5 mg', DOSES, 'B'), ('0.5 mg', DOSES, 'A'), ('-5 mg', DOSES, 'C'),
+    ('500 mg', DOSES, 'unreadable'),
     ('E. coli', BUGS, 'A'), ('B. fragilis', BUGS, 'D'), ('S. aureus', BUGS, 'C'),
     # sentences
-    ('The answer is (B).', DRUGS, 'B'), ('The correct answer is B: Vitamin D.', DRUGS, 'B'), ('the best answer would be vitamin D.', DRUGS, 'B'),
+    ('The answer is (B).', DRUGS, 'B'), ('The correct answer is B: Vitamin D.', DRUGS, 'B'),
+    ('the best answer would be vitamin D.', DRUGS, 'B'),
     ('A and C are too weak. Therefore, option B is correct.', DRUGS, 'B'), ('A is wrong, D is wrong.\n\nFinal answer: B', DRUGS, 'B'),
     ('Let me think. Option A: too early. Option C: too late.\n**B. Vitamin D**', DRUGS, 'B'), (r'So \boxed{B} it is', DRUGS, 'B'),
-    ('At first the answer is A, but the trial failed. So the answer is B.', DRUGS, 'B'), ('The answer is not A. The answer is B.', DRUGS, 'B'),
+    ('At first the answer is A, but the trial failed. So the answer is B.', DRUGS, 'B'),
+    ('The answer is not A. The answer is B.', DRUGS, 'B'),
     ('I would choose B.', DRUGS, 'B'), ('The answer is a low dose of aspirin.', DRUGS, 'D'), ('The answer is B or C.', DRUGS, 'several'),
     ('A patient who asks may be told much.', DRUGS, 'unreadable'), ('Vitamin A is the best choice for eyes.', DRUGS, 'unreadable'),
     ('A good question!', DRUGS, 'unreadable'), ('B cells make antibodies.', DRUGS, 'unreadable'),
     # several
-    ('B or C', DRUGS, 'several'), ('A and B', DRUGS, 'several'), ('Both A and B', DRUGS, 'several'), ('A, B, and D', DRUGS, 'several'), ('(A) & (B)', DRUGS, 'several'),
-    ('A. Tamoxifen, B. Vitamin D', DRUGS, 'several'), ('Either B. Vitamin D or A. Tamoxifen', DRUGS, 'several'), ('Tamoxifen and Vitamin D', DRUGS, 'several'),
+    ('B or C', DRUGS, 'several'), ('A and B', DRUGS, 'several'), ('Both A and B', DRUGS, 'several'), ('A, B, and D', DRUGS, 'several'),
+    ('(A) & (B)', DRUGS, 'several'),
+    ('A. Tamoxifen, B. Vitamin D', DRUGS, 'several'), ('Either B. Vitamin D or A. Tamoxifen', DRUGS, 'several'),
+    ('Tamoxifen and Vitamin D', DRUGS, 'several'),
     ('All of the above', DRUGS, 'several'), ('All of the above.', NONES, 'C'), ('C. All of the above', NONES, 'C'),
     # yes, no and maybe
-    ('Yes', YES_NO, 'A'), ('Yes.', YES_NO, 'A'), ('NO!', YES_NO, 'B'), ('No, it does not.', YES_NO, 'B'), ('B. no', YES_NO, 'B'), ('maybe', YES_NO_MAYBE, 'C'),
-    ('The answer is yes.', YES_NO, 'A'), ('{"answer": "Yes, it does"}', YES_NO, 'A'), ('It is inconclusive. Answer: maybe', YES_NO_MAYBE, 'C'),
+    ('Yes', YES_NO, 'A'), ('Yes.', YES_NO, 'A'), ('NO!', YES_NO, 'B'), ('No, it does not.', YES_NO, 'B'), ('B. no', YES_NO, 'B'),
+    ('maybe', YES_NO_MAYBE, 'C'),
+    ('The answer is yes.', YES_NO, 'A'), ('{"answer": "Yes, it does"}', YES_NO, 'A'),
+    ('It is inconclusive. Answer: maybe', YES_NO_MAYBE, 'C'),
     ('Yes or no', YES_NO, 'several'), ('maybe', YES_NO, 'unreadable'), ('No evidence was found that it helps.', YES_NO, 'unreadable'),
     # abstentions
-    ('None of the above', DRUGS, 'none of the options'), ('None', DRUGS, 'none of the options'), ('None of the above', NONES, 'D'), ('None of these.', NONES, 'D'),
+    ('None of the above', DRUGS, 'none of the options'), ('None', DRUGS, 'none of the options'), ('None of the above', NONES, 'D'),
+    ('None of these.', NONES, 'D'),
     ('Not listed among the choices', DRUGS, 'none of the options'), ('The answer is none of the above.', DRUGS, 'none of the options'),
-    ('I cannot answer this question.', DRUGS, 'refused'), ("I'm sorry, but I can't help with that.", DRUGS, 'refused'), ('It cannot be determined.', DRUGS, 'refused'),
-    ('Information not available in the provided documents', DRUGS, 'refused'), ('N/A', DRUGS, 'refused'), ('Insufficient data', DRUGS, 'refused'),
-    ('The notes do not mention it, so I am unable to decide.', DRUGS, 'refused'), ('The question is incomplete.', DRUGS, 'refused'), ('Unknown', YES_NO, 'refused'),
+    ('I cannot answer this question.', DRUGS, 'refused'), ("I'm sorry, but I can't help with that.", DRUGS, 'refused'),
+    ('It cannot be determined.', DRUGS, 'refused'),
+    ('Information not available in the provided documents', DRUGS, 'refused'), ('N/A', DRUGS, 'refused'),
+    ('Insufficient data', DRUGS, 'refused'),
+    ('The notes do not mention it, so I am unable to decide.', DRUGS, 'refused'), ('The question is incomplete.', DRUGS, 'refused'),
+    ('Unknown', YES_NO, 'refused'),
     # machines
-    ("'content'", DRUGS, 'api error'), ("KeyError: 'content'", DRUGS, 'api error'), ('The response was filtered due to a content management policy.', DRUGS, 'api error'),
+    ("'content'", DRUGS, 'api error'), ("KeyError: 'content'", DRUGS, 'api error'),
+    ('The response was filtered due to a content management policy.', DRUGS, 'api error'),
     ("('Connection aborted.', ConnectionResetError(104))", DRUGS, 'api error'), ('Rate limit reached for requests', DRUGS, 'api error'),
-    ('Error code: 429 - too many tokens', DRUGS, 'api error'), ('Request timed out.', DRUGS, 'api error'), ('503 Service Unavailable', DRUGS, 'api error'),
+    ('Error code: 429 - too many tokens', DRUGS, 'api error'), ('Request timed out.', DRUGS, 'api error'),
+    ('503 Service Unavailable', DRUGS, 'api error'),
     # nothing, and nothing to be read
-    ('', DRUGS, 'empty'), (' \n\t', DRUGS, 'empty'), (None, DRUGS, 'empty'), ('The weather is fine.', DRUGS, 'unreadable'), ('???', DRUGS, 'unreadable'), ('{}', DRUGS, 'unfinished'),
+    ('', DRUGS, 'empty'), (' \n\t', DRUGS, 'empty'), (None, DRUGS, 'empty'), ('The weather is fine.', DRUGS, 'unreadable'),
+    ('???', DRUGS, 'unreadable'), ('{}', DRUGS, 'unfinished'),
     # a second table, written before the rules had seen it: of its 68 texts 49 were then read as they should, and one got a wrong label
     ('Based on the evidence, I believe the answer is B) Vitamin D.', DRUGS, 'B'),
     ('<answer>B</answer>', DRUGS, 'B'),
@@ -154,7 +172,8 @@ CASES = [   # text, options, the label or the kind of failure
     ('{"answer_choice": "Option B: Vitamin D"}', DRUGS, 'B'),
     ('{"answer_choice": "D. A low dose of aspirin, not A. Tamoxifen"}', DRUGS, 'D'),
     # steps on the way to an answer
-    ('Let us evaluate each answer choice:\n\nA. Tamoxifen: no.\nB. Vitamin D: yes.\n\nTherefore, the most likely drug is B. Vitamin D.', DRUGS, 'B'),
+    ('Let us evaluate each answer choice:\n\nA. Tamoxifen: no.\nB. Vitamin D: yes.\n\nTherefore, the most likely drug is B. Vitamin D.',
+     DRUGS, 'B'),
     ('Option A is correct. Option B is correct. Nothing speaks against C.', DRUGS, 'unreadable'),
     ('C. difficile grows slowly', {**DRUGS, 'C': 'Clostridia'}, 'unreadable'),
     ('A is wrong.', DRUGS, 'unreadable'),
@@ -179,10 +198,13 @@ def test_named_in_order():
     assert read_answer('B. Tamoxifen', DRUGS).named == ('B', 'A')
 
 
-pieces = st.sampled_from(['{', '}', '"', "'", 'answer', '"answer": ', 'answer_choice', ':', 'A', 'B.', '(C)', 'E', ' ', '\n', 'the answer is ', 'or', 'and', '/', ',',
-                          '**', '```json', 'none', 'not', 'yes', 'no', 'Vitamin D', 'cannot', '[', ']', '\\boxed{', 'null', '-5', '\ud800', '﷽', 'ß'])
+pieces = st.sampled_from(['{', '}', '"', "'", 'answer', '"answer": ', 'answer_choice', ':', 'A', 'B.', '(C)', 'E', ' ', '\n',
+                          'the answer is ', 'or', 'and', '/', ',',
+                          '**', '```json', 'none', 'not', 'yes', 'no', 'Vitamin D', 'cannot', '[', ']', '\\boxed{', 'null', '-5', '\ud800',
+                          '﷽', 'ß'])
 texts = st.text(max_size=300) | st.lists(pieces, max_size=30).map(''.join)
-option_sets = st.sampled_from([DRUGS, DOSES, NONES, BLOOD, BUGS, YES_NO, YES_NO_MAYBE, {'1': 'one', '2': 'two'}, {}]) | st.dictionaries(st.sampled_from('ABCDE'), st.text(max_size=20), max_size=5)
+option_sets = st.sampled_from([DRUGS, DOSES, NONES, BLOOD, BUGS, YES_NO, YES_NO_MAYBE, {'1': 'one', '2': 'two'},
+                               {}]) | st.dictionaries(st.sampled_from('ABCDE'), st.text(max_size=20), max_size=5)
 
 
 @given(texts, option_sets)
@@ -193,7 +215,8 @@ def test_any_text_gives_one_reading(text, options):
     assert reading == read_answer(text, options)
 
 
-forms = st.sampled_from(['{0}', '({0})', '{0}.', '{0}. {1}', '{0}) {1}', 'The answer is {0}.', 'The answer is ({0}).', 'Answer: {0}', 'Option {0} is correct.', '{1}', 'Final answer: {0}. {1}'])
+forms = st.sampled_from(['{0}', '({0})', '{0}.', '{0}. {1}', '{0}) {1}', 'The answer is {0}.', 'The answer is ({0}).', 'Answer: {0}',
+                         'Option {0} is correct.', '{1}', 'Final answer: {0}. {1}'])
 decorations = st.sampled_from(['{}', '**{}**', '  {}\n', '`{}`', '> {}', '# {}', '- {}', '"{}"', '\n\n{}\n\n', '_{}_', '***{}***', '\t{}'])
 spellings = st.sampled_from([str, str.lower, str.upper])
 
@@ -203,12 +226,14 @@ def test_decoration_and_case_do_not_matter(form, label, decoration, case):
     assert read_answer(case(decoration.format(form.format(label, DRUGS[label]))), DRUGS).label == label
 
 
-@given(st.sampled_from([t for t, o, e in CASES if t and o is DRUGS and e in ('refused', 'none of the options', 'several') and '{' not in t]), decorations, spellings)
+@given(st.sampled_from([t for t, o, e in CASES if t and o is DRUGS
+                        and e in ('refused', 'none of the options', 'several') and '{' not in t]), decorations, spellings)
 def test_decorated_failures(text, decoration, case):
     assert read_answer(case(decoration.format(text)), DRUGS).kind == read_answer(text, DRUGS).kind
 
 
-@cases('unit', ['a', '{', '{"a":', '"answer": ', 'A, ', 'not ', ' ', 'the answer is ', '\n', '**', '[', 'B. ', '{"answer": {"x": ', "'", 'no evidence '])
+@cases('unit', ['a', '{', '{"a":', '"answer": ', 'A, ', 'not ', ' ', 'the answer is ', '\n', '**', '[', 'B. ', '{"answer": {"x": ', "'",
+                'no evidence '])
 def test_long_hostile_text_is_read(unit):   # a rule that took quadratic time would hang here
     assert read_answer(unit*(100_000//len(unit)), DRUGS).kind in {*FAILURES, 'answer'}
     assert read_answer('{"answer_choice": "' + unit*(100_000//len(unit)), DRUGS).kind in {*FAILURES, 'answer'}
@@ -238,7 +263,8 @@ def test_random_draws_are_even():
     ids = [str(i) for i in range(4000)]
     drawn = Counter(apply_policy([Reading(None, 'refused')]*4000, asked(*ids), 'random'))
     assert all(900 < drawn[label] < 1100 for label in DRUGS)
-    assert apply_policy([Reading(None, 'refused')]*4000, asked(*ids), 'random', seed=1) != apply_policy([Reading(None, 'refused')]*4000, asked(*ids), 'random')
+    assert apply_policy([Reading(None, 'refused')]*4000, asked(*ids), 'random',
+                        seed=1) != apply_policy([Reading(None, 'refused')]*4000, asked(*ids), 'random')
 
 
 def test_what_policies_refuse():
@@ -263,11 +289,14 @@ def gold(data, name) -> dict[str, tuple[dict[str, str], str]]:
     raw = data/'mirage'/'rawdata'
     match name:
         case 'mmlu': return {f'{f.name[:-len("_test.csv")]}-{i:03d}': (dict(zip('ABCD', row[1:5])), row[5])
-                             for f in (raw/'mmlu/data/test').glob('*_test.csv') for i, row in enumerate(csv.reader(f.open(encoding='utf-8', newline='')))}
+                             for f in (raw/'mmlu/data/test').glob('*_test.csv') for i,
+                             row in enumerate(csv.reader(f.open(encoding='utf-8', newline='')))}
         case 'medqa': return {f'{i:04d}': ((q := json.loads(line))['options'], q['answer_idx'])
-                              for i, line in enumerate((raw/'medqa/data_clean/questions/US/4_options/phrases_no_exclude_test.jsonl').open(encoding='utf-8'))}
+                              for i, line in enumerate(
+                                  (raw/'medqa/data_clean/questions/US/4_options/phrases_no_exclude_test.jsonl').open(encoding='utf-8'))}
         case 'medmcqa': return {(q := json.loads(line))['id'][1:]: ({k: q[f'op{k.lower()}'] for k in 'ABCD'}, 'ABCD'[q['cop'] - 1])
-                                for line in (raw/'medmcqa/data/dev.json').open(encoding='utf-8')}   # the recorded ids lack their first character
+                                # the recorded ids lack their first character
+                                for line in (raw/'medmcqa/data/dev.json').open(encoding='utf-8')}
         case 'pubmedqa': return {id: (YES_NO_MAYBE, {'yes': 'A', 'no': 'B', 'maybe': 'C'}[answer])
                                  for id, answer in json.loads((data/'pubmedqa/test_ground_truth.json').read_text()).items()}
 

@@ -1,4 +1,5 @@
-"""Passage evaluation: three invented articles and four questions that a pencil can follow, the grid against single systems, and what a file of cells survives."""
+"""Passage evaluation: three invented articles and four questions that a pencil can follow, the grid against single systems, and what a
+file of cells survives."""
 import json
 import random
 from itertools import product
@@ -33,17 +34,21 @@ class Counting:
     def describe(self): return {'model': 'counting', 'dim': self.dim, 'max_tokens': 100}
 
 
-TEXTS = {'PMC1': 'TITLE:\nGinger for pain\n\nBODY.METHODS:\nForty people took ginger for six weeks. The others took placebo.\n\nBODY.RESULTS:\nPain fell by half in the ginger group. Sleep was the same in both.',
-         'PMC2': 'TITLE:\nA drug for sleep\n\nBODY.METHODS:\nTen people were asked. Nobody paid.\n\nBODY.RESULTS:\nWith the drug sleep rose by an hour. Mood fell a little.',
+TEXTS = {'PMC1': 'TITLE:\nGinger for pain\n\nBODY.METHODS:\nForty people took ginger for six weeks. The others took '
+                 'placebo.\n\nBODY.RESULTS:\nPain fell by half in the ginger group. Sleep was the same in both.',
+         'PMC2': 'TITLE:\nA drug for sleep\n\nBODY.METHODS:\nTen people were asked. Nobody paid.\n\nBODY.RESULTS:\nWith the drug sleep '
+                 'rose by an hour. Mood fell a little.',
          'PMC3': 'TITLE:\nMood and placebo\n\nBODY.RESULTS:\nMood rose with placebo. Pain was not asked about.'}
 ASKED = [('q1', 'PMC1', 'Does ginger change pain?', 'Pain fell by half'), ('q2', 'PMC1', 'Does ginger change sleep?', 'Sleep was the same'),
-         ('q3', 'PMC2', 'What does the drug do to sleep?', 'sleep rose by an hour'), ('q4', 'PMC3', 'What does placebo do to mood?', 'Mood rose with placebo')]
+         ('q3', 'PMC2', 'What does the drug do to sleep?', 'sleep rose by an hour'),
+         ('q4', 'PMC3', 'What does placebo do to mood?', 'Mood rose with placebo')]
 SEGMENTERS = ['fixed:6:2', 'sentences:10:0', 'window:1']
 
 
 def folder_of(folder, texts=TEXTS, asked=ASKED):
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [{'id': q, 'pmcid': a, 'question': text, 'label': 'no significant difference', 'evidence': [[texts[a].index(words), texts[a].index(words) + len(words)]]} for q, a, text, words in asked]
+    rows = [{'id': q, 'pmcid': a, 'question': text, 'label': 'no significant difference',
+             'evidence': [[texts[a].index(words), texts[a].index(words) + len(words)]]} for q, a, text, words in asked]
     for name, some in (('articles', [{'pmcid': id, 'text': t} for id, t in texts.items()]), ('questions', rows)):
         (folder/f'{name}.jsonl').write_text('\n'.join(map(json.dumps, some)) + '\n')
     return folder
@@ -65,11 +70,13 @@ def folder(tmp_path_factory): return folder_of(tmp_path_factory.mktemp('grid')/'
 def whole(folder):
     "A grid of all combinations, its file, and the model that it used."
     encoder, out = Counting(), folder.parent/'cells.jsonl'
-    return evaluate_passage_grid(folder, SEGMENTERS, baseline='sentences:10:0', depth=8, words=(6, 12), encoder=encoder, out=out), out, encoder
+    return evaluate_passage_grid(folder, SEGMENTERS, baseline='sentences:10:0', depth=8, words=(6, 12), encoder=encoder,
+                                 out=out), out, encoder
 
 
 def cell(report, segmenter, retriever, reranker, scope):
-    return next(r for r in report['rows'] if (r['segmenter'], r['retriever'], r['reranker'], r['scope']) == (segmenter, retriever, reranker, scope))
+    return next(r for r in report['rows'] if (r['segmenter'], r['retriever'], r['reranker'],
+                                              r['scope']) == (segmenter, retriever, reranker, scope))
 
 
 # ---- a grid is what single systems are
@@ -77,7 +84,8 @@ def cell(report, segmenter, retriever, reranker, scope):
 def test_a_grid_has_every_cell_once(whole):
     report, _, _ = whole
     keys = [(r['segmenter'], r['retriever'], r['reranker'], r['scope']) for r in report['rows']]
-    assert keys == list(product(SEGMENTERS, RETRIEVERS, ('none', 'bm25', 'cosine'), ('article', 'global'))) and (report['n_questions'], report['n_articles']) == (4, 3)
+    assert keys == list(product(SEGMENTERS, RETRIEVERS, ('none', 'bm25', 'cosine'), ('article', 'global'))) and (report['n_questions'],
+        report['n_articles']) == (4, 3)
 
 
 @pytest.mark.parametrize('segmenter', SEGMENTERS)
@@ -85,7 +93,8 @@ def test_a_cell_is_that_system_alone(segmenter, folder, whole):
     for retriever, reranker, scope in product(RETRIEVERS, (None, 'bm25', 'cosine'), ('article', 'global')):
         alone = evaluate_passages(folder, segmenter, retriever, reranker, depth=8, scope=scope, encoder=Counting(), words=(6, 12))
         found = cell(whole[0], segmenter, retriever, reranker or 'none', scope)
-        for name in ('measures', 'words_per_passage', 'words_read', 'fewer_than_k', 'chance', 'n_passages', 'passages_per_document', 'n_failed', 'errors'):
+        for name in ('measures', 'words_per_passage', 'words_read', 'fewer_than_k', 'chance', 'n_passages', 'passages_per_document',
+                     'n_failed', 'errors'):
             assert found[name] == alone[name], (retriever, reranker, scope, name)
 
 
@@ -98,8 +107,10 @@ def test_nothing_is_embedded_twice(folder, whole):
 def test_measures_by_hand(folder):
     found = evaluate_passages(folder, 'window:0', 'bm25', scope='article', words=(30,))
     assert found['n_failed'] == 0 and found['measures']['Hits@5']['value'] == found['measures']['Hits@30words']['value'] == 1
-    q3 = evaluate_passages(folder_of(folder.parent/'one', asked=ASKED[2:3]), 'window:0', 'bm25', scope='article', words=(8, 9, 10))['measures']
-    # The title, four short words with 'drug' and 'sleep', comes first. Then 'With the drug sleep rose by an hour.': half of the 21 marked characters are read with its sixth word.
+    q3 = evaluate_passages(folder_of(folder.parent/'one', asked=ASKED[2:3]), 'window:0', 'bm25', scope='article',
+                           words=(8, 9, 10))['measures']
+    # The title, four short words with 'drug' and 'sleep', comes first. Then 'With the drug sleep rose by an hour.': half of the 21 marked
+    # characters are read with its sixth word.
     assert [q3[f'Hits@{n}words']['value'] for n in (8, 9, 10)] == [0, 0, 1] and q3['MRR@5']['value'] == 1 / 2
 
 
@@ -107,7 +118,8 @@ def test_what_is_searched_and_what_is_read(folder):
     "A window finds a sentence and reads its neighbours: more words a passage, from the same library of sentences."
     alone, read = (evaluate_passages(folder, f'window:{n}', 'bm25', scope='article') for n in (0, 1))
     assert alone['n_passages'] == read['n_passages'] == sum(len(sentences(a)) for a in read_marked(folder).articles.values())
-    assert read['words_per_passage'] > alone['words_per_passage'] and read['measures']['MRR@5']['value'] >= alone['measures']['MRR@5']['value']
+    assert read['words_per_passage'] > alone['words_per_passage'] and read['measures']['MRR@5']['value'] >= alone['measures']['MRR@5'][
+        'value']
 
 
 def test_a_question_that_fails_is_counted_in_both(tmp_path):
@@ -132,7 +144,8 @@ def pieces(text: str, *parts: str) -> list[Passage]:
     (['gamma delta', 'alpha beta'], 'gamma', 1),
     (['alpha beta', 'gamma delta'], 'beta gamma', 3),               # 4 of 10 characters end the first, 'gamma' makes it 9
     (['alpha beta', 'epsilon'], 'beta gamma', 0),                   # 4 of 10 are too few
-    (['alpha', 'alpha', 'beta gamma'], 'beta gamma', 3),            # what is found twice is read once: 'alpha', then 'beta gamma' (5 of 10 need 'gamma')
+    # what is found twice is read once: 'alpha', then 'beta gamma' (5 of 10 need 'gamma')
+    (['alpha', 'alpha', 'beta gamma'], 'beta gamma', 3),
     (['alpha beta', 'beta gamma'], 'gamma', 4),                     # an overlap is read again
     ([], 'gamma', 0)])
 def test_words_needed_by_hand(parts, span, needed):
@@ -171,18 +184,22 @@ def test_words_needed_is_what_reading_word_by_word_finds():
 def test_paired_by_group_agrees_with_the_paired_bootstrap_and_with_sense():
     r = np.random.default_rng(0)
     a = r.normal(.3, 1, 200)
-    single, found = paired_bootstrap(a, np.zeros(200)), paired_by_group({'x': (a, np.zeros(200)), 'back': (np.zeros(200), a)}, range(200), resamples=10_000)
+    single, found = paired_bootstrap(a, np.zeros(200)), paired_by_group({'x': (a, np.zeros(200)), 'back': (np.zeros(200), a)}, range(200),
+                                                                        resamples=10_000)
     x, back = found['x'], found['back']
-    assert x.difference.value == pytest.approx(single.value) and x.difference.low == pytest.approx(single.low, abs=.02) and x.difference.high == pytest.approx(single.high, abs=.02)
+    assert x.difference.value == pytest.approx(single.value) and x.difference.low == pytest.approx(single.low,
+        abs=.02) and x.difference.high == pytest.approx(single.high, abs=.02)
     assert (x.p < .05) == (x.difference.low > 0) and back.p == x.p and back.difference.low == pytest.approx(-x.difference.high)
-    shared = paired_by_group({'x': (a, np.zeros(200))}, [n // 50 for n in range(200)], resamples=2_000)['x']     # four articles of fifty questions say less
+    # four articles of fifty questions say less
+    shared = paired_by_group({'x': (a, np.zeros(200))}, [n // 50 for n in range(200)], resamples=2_000)['x']
     assert shared.difference.n == 200 and shared.p >= 2 / 2_001
 
 
 def test_groups_that_agree_within_are_fewer_than_their_questions():
     a = [1.0] * 50 + [0.0] * 50 + [1.0] * 50 + [-1.0] * 50
     alone, together = (paired_by_group({'x': (a, [0.0] * 200)}, groups)['x'] for groups in (range(200), [n // 50 for n in range(200)]))
-    assert alone.p < .01 < .2 < together.p and together.difference.high - together.difference.low > 2 * (alone.difference.high - alone.difference.low)
+    assert alone.p < .01 < .2 < together.p and together.difference.high - together.difference.low > 2 * (
+        alone.difference.high - alone.difference.low)
 
 
 def test_pairs_that_cannot_be_compared():
@@ -198,7 +215,8 @@ def test_comparisons_of_a_grid(whole):
     assert len(kinds['segmenter']) == 2 * 3 * 3 * 2 and len(kinds['reranker']) == 3 * 3 * 2 * 2
     assert {c['against'] for c in kinds['segmenter']} == {'sentences:10:0'} and {c['against'] for c in kinds['reranker']} == {'none'}
     for c in report['comparisons']:
-        other = {'segmenter': c['segmenter'], 'retriever': c['retriever'], 'reranker': c['reranker'], 'scope': c['scope']} | {c['what']: c['against']}
+        other = {'segmenter': c['segmenter'], 'retriever': c['retriever'], 'reranker': c['reranker'],
+                 'scope': c['scope']} | {c['what']: c['against']}
         here, there = (cell(report, *(row[name] for name in ('segmenter', 'retriever', 'reranker', 'scope'))) for row in (c, other))
         for name, m in c['measures'].items():
             assert m['difference'] == pytest.approx(here['measures'][name]['value'] - there['measures'][name]['value'], abs=2e-6)
@@ -235,27 +253,32 @@ def test_a_damaged_line_is_asked_again(folder, whole, tmp_path):
     report, out, _ = whole
     lines = out.read_bytes().splitlines(keepends=True)
     (tmp_path/'cells').write_bytes(b''.join(lines[:5] + [b'{"cell": \xff\n'] + lines[6:]))
-    found = evaluate_passage_grid(folder, SEGMENTERS, baseline='sentences:10:0', depth=8, words=(6, 12), encoder=Counting(), out=tmp_path/'cells')
+    found = evaluate_passage_grid(folder, SEGMENTERS, baseline='sentences:10:0', depth=8, words=(6, 12), encoder=Counting(),
+                                  out=tmp_path/'cells')
     assert without(found, 'faults') == without(report, 'faults') and 'line 6' in found['faults']['first'][0]
 
 
 def test_a_half_is_taken_from_a_file_of_all(tmp_path):
     texts = {f'PMC{n}': TEXTS['PMC1'].replace('Ginger', f'Ginger{n}') for n in range(8)}
     asked = [(f'q{n}', f'PMC{n}', ASKED[0][2], ASKED[0][3]) for n in range(8)]
-    folder, args = folder_of(tmp_path/'eight', texts, asked), dict(segmenters=['sentences:10:0'], retrievers=['bm25'], rerankers=['none', 'bm25'])
+    folder, args = folder_of(tmp_path/'eight', texts, asked), dict(segmenters=['sentences:10:0'], retrievers=['bm25'],
+                                                                   rerankers=['none', 'bm25'])
     evaluate_passage_grid(folder, out=tmp_path/'all', **args)
     before = (tmp_path/'all').read_bytes()
     for half in ('dev', 'test'):
-        taken, own = evaluate_passage_grid(folder, out=tmp_path/'all', articles=half, **args), evaluate_passage_grid(folder, out=tmp_path/half, articles=half, **args)
+        taken, own = evaluate_passage_grid(folder, out=tmp_path/'all', articles=half,
+                                           **args), evaluate_passage_grid(folder, out=tmp_path/half, articles=half, **args)
         assert taken == own and own['n_questions'] == sum(part_of(id) == half for id in texts) and own['n_articles_searched'] == 8
     assert (tmp_path/'all').read_bytes() == before
-    with pytest.raises(CpqaError, match='a grid with another articles'): evaluate_passage_grid(folder, out=tmp_path/'dev', articles='test', **args)
+    with pytest.raises(CpqaError, match='a grid with another articles'):
+        evaluate_passage_grid(folder, out=tmp_path/'dev', articles='test', **args)
 
 
 def test_a_file_of_something_else(folder, whole, tmp_path):
     args = dict(segmenters=['window:1'], retrievers=['bm25'], rerankers=['none'])
     for more, what in (({'k': 3}, 'k'), ({'metadata': ()}, 'metadata'), ({'depth': 9}, 'depth')):
-        with pytest.raises(CpqaError, match=f'with another {what}'): evaluate_passage_grid(folder, **args, **({'depth': 8, 'encoder': Counting()} | more), out=whole[1])
+        with pytest.raises(CpqaError, match=f'with another {what}'):
+            evaluate_passage_grid(folder, **args, **({'depth': 8, 'encoder': Counting()} | more), out=whole[1])
     for text in ('{"id": 1}\n', 'noise\n', '[1]\n'):
         (tmp_path/'other').write_text(text)
         with pytest.raises(CpqaError, match='is no grid of cpqa'): evaluate_passage_grid(folder, **args, out=tmp_path/'other')
@@ -266,21 +289,28 @@ def test_a_file_of_something_else(folder, whole, tmp_path):
 # ---- names
 
 @cases('more, why', [
-    ({'segmenters': ['sentences:10:0', 'magic']}, "'magic' is not a segmenter"), ({'segmenters': ['sentences:10:0', 'fixed:5:5']}, 'is not a segmenter'), ({'segmenters': []}, 'at least one'),
-    ({'segmenters': 'window:1'}, 'a list'), ({'segmenters': ['window:1', 'window:1']}, 'different'), ({'baseline': 'fixed'}, "the baseline 'fixed' is not among"),
-    ({'retrievers': ['bm25', 'boolean']}, "'boolean' is not a retriever"), ({'rerankers': ['none', 'oracle']}, "'oracle' is not a reranker"), ({'scopes': ['library']}, 'is not a scope'),
-    ({'articles': 'train'}, 'no half'), ({'k': 0}, 'k must be'), ({'depth': 0}, 'depth must be'), ({'metadata': ('colour',)}, "'colour' is not known")])
+    ({'segmenters': ['sentences:10:0', 'magic']}, "'magic' is not a segmenter"),
+    ({'segmenters': ['sentences:10:0', 'fixed:5:5']}, 'is not a segmenter'), ({'segmenters': []}, 'at least one'),
+    ({'segmenters': 'window:1'}, 'a list'), ({'segmenters': ['window:1', 'window:1']}, 'different'),
+    ({'baseline': 'fixed'}, "the baseline 'fixed' is not among"),
+    ({'retrievers': ['bm25', 'boolean']}, "'boolean' is not a retriever"),
+    ({'rerankers': ['none', 'oracle']}, "'oracle' is not a reranker"), ({'scopes': ['library']}, 'is not a scope'),
+    ({'articles': 'train'}, 'no half'), ({'k': 0}, 'k must be'), ({'depth': 0}, 'depth must be'),
+    ({'metadata': ('colour',)}, "'colour' is not known")])
 def test_bad_names_are_refused_before_anything_is_built(more, why, folder, tmp_path, monkeypatch):
     monkeypatch.setenv('CPQA_CACHE', str(tmp_path/'cache'))
     class Untouched(Counting):
         def encode(self, *_): raise AssertionError('something was embedded')
     with pytest.raises(CpqaError, match=why):
-        evaluate_passage_grid(folder, **({'segmenters': SEGMENTERS, 'baseline': 'sentences:10:0', 'encoder': Untouched(), 'out': tmp_path/'cells'} | more))
+        evaluate_passage_grid(folder,
+                              **({'segmenters': SEGMENTERS, 'baseline': 'sentences:10:0', 'encoder': Untouched(),
+                                  'out': tmp_path/'cells'} | more))
     assert not (tmp_path/'cache').exists() and not (tmp_path/'cells').exists()
 
 
 def test_lists_of_names():
-    assert names('all', RETRIEVERS, 'retriever') == list(RETRIEVERS) and names(' dense ,bm25,dense', RETRIEVERS, 'retriever') == ['dense', 'bm25']
+    assert names('all', RETRIEVERS, 'retriever') == list(RETRIEVERS) and names(' dense ,bm25,dense', RETRIEVERS, 'retriever') == ['dense',
+        'bm25']
     for text, why in (('', 'no retriever is named'), ('all,bm25', "'all' is not a retriever"), ('BM25', "'BM25' is not")):
         with pytest.raises(CpqaError, match=why): names(text, RETRIEVERS, 'retriever')
 
@@ -290,7 +320,8 @@ def test_lists_of_names():
 def test_what_stands_before_a_passage_is_searched(folder):
     "'METHODS' stands in no passage of five words after a heading, but in the heads of those of that section."
     asked = folder_of(folder.parent/'methods', asked=[('q1', 'PMC1', 'methods', 'The others took placebo')])
-    plain, headed = (evaluate_passages(asked, 'window:0', 'bm25', scope='article', metadata=fields) for fields in (('title',), ('title', 'section')))
+    plain, headed = (evaluate_passages(asked, 'window:0', 'bm25', scope='article',
+                                       metadata=fields) for fields in (('title',), ('title', 'section')))
     assert plain['measures']['Hits@5']['value'] == 0 and headed['measures']['Hits@5']['value'] == 1
     assert plain['n_passages'] == headed['n_passages'] and headed['words_per_passage'] < 9   # heads are not counted as words read
 
@@ -298,7 +329,8 @@ def test_what_stands_before_a_passage_is_searched(folder):
 def test_sections_of_real_articles(data_dir):
     articles = sample(read_marked(data_dir/'evidence_inference').articles.values(), 60)
     for a in articles:
-        assert all(x.end <= y.start for x, y in zip(a.sections, a.sections[1:])) and all(a.text[s.start:].startswith(('ABSTRACT.', 'BODY.')) for s in a.sections)
+        assert all(x.end <= y.start for x,
+                   y in zip(a.sections, a.sections[1:])) and all(a.text[s.start:].startswith(('ABSTRACT.', 'BODY.')) for s in a.sections)
         assert a.sections == marked_sections(a.text) and not any(s.label.endswith(':') or '\n' in s.label for s in a.sections)
     assert sum(bool(a.sections) for a in articles) >= 0.98 * len(articles)
     some = next(iter(articles))

@@ -1,4 +1,5 @@
-"""What `CancerQA.ask` promises whoever reads: the time of reading is that of reading alone, and no error hides the words for a person in danger."""
+"""What `CancerQA.ask` promises whoever reads: the time of reading is that of reading alone, and no error hides the words for a person in
+danger."""
 import json
 import time
 
@@ -31,7 +32,8 @@ def model():
     with LLMServer(reply) as server: yield f'openai:toy@{server.url}/v1'
 
 
-@pytest.mark.parametrize('options, searched', [(None, True), ({}, True), ({'adaptive': True}, True), ({'prompt': 'cot'}, False)], ids=['quotes', 'model', 'adaptive', 'alone'])
+@pytest.mark.parametrize('options, searched', [(None, True), ({}, True), ({'adaptive': True}, True), ({'prompt': 'cot'}, False)],
+                         ids=['quotes', 'model', 'adaptive', 'alone'])
 def test_the_time_of_reading_is_without_the_search(options, searched, model):
     qa = Slow() if options is None else Slow(reading=Reading(model, **options))
     qa.ask(QUESTION)   # what is loaded once is loaded
@@ -50,7 +52,8 @@ def damaged(tmp_path):
 
 
 BREATHE = 'I cannot breathe'
-NO_ANSWER = {'no library': {'question': BREATHE}, 'too long': {'question': f'{BREATHE} ' * 500}, 'no model': {'question': BREATHE, 'kind': 'yesno'}}
+NO_ANSWER = {'no library': {'question': BREATHE}, 'too long': {'question': f'{BREATHE} ' * 500},
+             'no model': {'question': BREATHE, 'kind': 'yesno'}}
 
 
 @pytest.mark.parametrize('wrong', NO_ANSWER.values(), ids=NO_ANSWER.keys())

@@ -1,4 +1,5 @@
-"""What the cells of literature/jats and literature/pmc cannot show: real articles, an independent reader, hostile and broken files, random articles, and memory."""
+"""What the cells of literature/jats and literature/pmc cannot show: real articles, an independent reader, hostile and broken files,
+random articles, and memory."""
 import gzip
 import json
 import os
@@ -85,7 +86,9 @@ def plain_words(e) -> str:
     "Another way through the tree: all text, but for references and numeric citation marks."
     name = etree.QName(e).localname if isinstance(e.tag, str) else ''
     title = tidy(''.join(t.itertext())) if name == 'sec' and (t := e.find('title')) is not None else ''
-    if not name or name in LEFT_OUT or e.get('sec-type') == 'supplementary-material' or re.fullmatch('(?i)electronic supplementary material', title): return ''
+    if not name or name in LEFT_OUT or e.get('sec-type') == 'supplementary-material' or re.fullmatch(
+        '(?i)electronic supplementary material', title):
+        return ''
     if name == 'xref' and e.get('ref-type') == 'bibr' and not re.search(r'[A-Za-z]{2}|(19|20)\d\d', ''.join(e.itertext())): return ''
     gap = '' if name in INLINE else ' '
     return gap + (e.text or '') + ''.join(plain_words(c) + (c.tail or '') for c in e) + gap
@@ -96,13 +99,15 @@ def plain_words(e) -> str:
 def test_no_words_are_lost(path):
     "Up to one word in a hundred may differ: marks glued to words and raised digits ('109'), numbers of headings, 'eg' before a mark."
     article, d = etree.parse(path).getroot(), document(path)
-    parts = [*article.iterfind('front/article-meta/abstract'), *article.iterfind('body'), *article.iterfind('floats-group'), *article.iterfind('back')]
+    parts = [*article.iterfind('front/article-meta/abstract'), *article.iterfind('body'), *article.iterfind('floats-group'),
+             *article.iterfind('back')]
     source, mine = words(' '.join(map(plain_words, parts))), words(d.text)
     lost = source - mine
     assert sum(lost.values()) <= max(10, 0.01 * sum(source.values())), lost.most_common(20)
     long = {w: n for w, n in lost.items() if len(w) > 3 and w.isalpha() and n > 2 and w[:-1] not in mine}
     assert not long
-    glued, ours = re.sub(r'\W', '', ''.join(article.itertext())), set('Abstract Acknowledgements Notes Author contributions Funding Competing interests Abbreviations Figure Table Box'.split())
+    glued, ours = re.sub(r'\W', '', ''.join(article.itertext())), set(
+        'Abstract Acknowledgements Notes Author contributions Funding Competing interests Abbreviations Figure Table Box'.split())
     assert [w for w in mine if w not in glued and w not in ours and not w.isdigit() and '_' not in w] == []
 
 
@@ -116,7 +121,8 @@ def test_an_independent_reader_agrees(path):
     assert re.sub(r'\s', '', theirs['full_title']) == re.sub(r'\s|\^', '', d.title)
     assert d.year <= theirs['publication_year'] <= d.year + 1 and theirs['journal'] == d.journal
     surnames = [a[0] for a in theirs['author_list']]
-    assert not surnames or [a for a in d.authors if not any(a.startswith(s) for s in surnames)] == []   # it gives none who has no affiliation
+    # it gives none who has no affiliation
+    assert not surnames or [a for a in d.authors if not any(a.startswith(s) for s in surnames)] == []
 
 
 @real
@@ -145,10 +151,12 @@ def test_another_project_read_the_same_articles():
 
 # ---- marks, types, titles
 
-META = '<front><article-meta><article-id pub-id-type="pmc">1</article-id><title-group><article-title>T</article-title></title-group>{}</article-meta></front>'
+META = ('<front><article-meta><article-id '
+        'pub-id-type="pmc">1</article-id><title-group><article-title>T</article-title></title-group>{}</article-meta></front>')
 
 
-def article(body='', meta='', attributes='', more='') -> str: return f'<article {attributes}>{META.format(meta)}<body>{body}</body>{more}</article>'
+def article(body='', meta='', attributes='', more='') -> str:
+    return f'<article {attributes}>{META.format(meta)}<body>{body}</body>{more}</article>'
 
 
 def made(*args, **kwargs) -> Document: return jats_document(etree.fromstring(article(*args, **kwargs)))
@@ -165,33 +173,44 @@ def made(*args, **kwargs) -> Document: return jats_document(etree.fromstring(art
     ('a value (n = 5) of 0.5 [<xref ref-type="bibr">1</xref>]; 7', 'a value (n = 5) of 0.5; 7'),
     ('was 2.<xref ref-type="bibr">1</xref> 5 mg', 'was 2. 5 mg'),
     ('the trial<xref ref-type="bibr">1</xref>assessed', 'the trial assessed'),
-    ('<inline-formula><alternatives><mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML"><mml:msup><mml:mi>x</mml:mi><mml:mn>2</mml:mn></mml:msup></mml:math><tex-math>no</tex-math></alternatives></inline-formula>', 'x^2'),
+    ('<inline-formula><alternatives><mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML"><mml:msup><mml:mi>x</mml:mi><mml:mn>2</mml:mn></mml:msup></mml:math><tex-math>no</tex-math></alternatives></inline-formula>',
+        'x^2'),
 ])
 def test_a_sentence_stays_readable(xml, text): assert element_lines(etree.fromstring(f'<p>{xml}</p>')) == [text]
 
 
 def test_what_other_people_wrote_stays_out():
-    d = made('<p>Mine.</p>', more='<back><ref-list><ref><mixed-citation>Cited.</mixed-citation></ref></ref-list></back><sub-article><front-stub/><body><p>Theirs.</p></body></sub-article><response><body><p>Reply.</p></body></response>')
+    d = made(
+        '<p>Mine.</p>',
+        more='<back><ref-list><ref><mixed-citation>Cited.</mixed-citation></ref></ref-list></back><sub-article><front-stub/><body><p>Theirs.</p></body></sub-article><response><body><p>Reply.</p></body></response>',
+    )
     assert d.text == 'Mine.'
 
 
 def test_boxes_and_floats_are_kept_under_their_labels():
     d = made('<sec><title>A</title><p>One <boxed-text><caption><title>Key</title></caption><p>In box.</p></boxed-text> two.</p></sec>',
-             more='<floats-group><fig><label>Fig. 1:</label><caption><p>Seen.</p></caption></fig><table-wrap><label>Table 2</label><table><tr><td>5</td></tr></table></table-wrap></floats-group>')
-    assert [(s.label, d.text[s.start:s.end]) for s in d.sections] == [('A', 'One two.'), ('A > Key', 'In box.'), ('Fig. 1', 'Seen.'), ('Table 2', '5')]
+             more='<floats-group><fig><label>Fig. 1:</label><caption><p>Seen.</p></caption></fig><table-wrap><label>Table '
+                  '2</label><table><tr><td>5</td></tr></table></table-wrap></floats-group>')
+    assert [(s.label, d.text[s.start:s.end]) for s in d.sections] == [('A', 'One two.'), ('A > Key', 'In box.'), ('Fig. 1', 'Seen.'),
+                                                                      ('Table 2', '5')]
 
 
 @cases('kind, link, retracted', [
-    ('research-article', 'retraction-forward', True), ('retraction', 'retracted-article', False), ('retraction', 'retraction-forward', False),
-    ('research-article', 'correction-forward', False), ('correction', 'corrected-article', False), ('research-article', 'commentary', False)])
+    ('research-article', 'retraction-forward', True), ('retraction', 'retracted-article', False),
+    ('retraction', 'retraction-forward', False),
+    ('research-article', 'correction-forward', False), ('correction', 'corrected-article', False),
+    ('research-article', 'commentary', False)])
 def test_a_notice_is_not_the_retracted_article(kind, link, retracted):
-    d = made('<p>x</p>', f'<related-article related-article-type="{link}" ext-link-type="doi" xmlns:xlink="http://www.w3.org/1999/xlink" xlink:href="10.1/x"/>', f'article-type="{kind}"')
+    d = made('<p>x</p>', f'<related-article related-article-type="{link}" ext-link-type="doi" xmlns:xlink="http://www.w3.org/1999/xlink" '
+                         'xlink:href="10.1/x"/>', f'article-type="{kind}"')
     assert d.retracted == retracted and d.corrections[0].note == '10.1/x'
 
 
 @pytest.mark.parametrize('kind, types, title, says', [
-    ('review-article', ['Randomized Controlled Trial'], 'A trial', (True, 'article type')), ('editorial', ['Review'], 'A review', (False, 'article type')),
-    ('research-article', ['Letter'], 'Tea: a review', (False, 'publication type')), ('', ['systematic review', 'Comment'], '', (True, 'publication type')),
+    ('review-article', ['Randomized Controlled Trial'], 'A trial', (True, 'article type')),
+    ('editorial', ['Review'], 'A review', (False, 'article type')),
+    ('research-article', ['Letter'], 'Tea: a review', (False, 'publication type')),
+    ('', ['systematic review', 'Comment'], '', (True, 'publication type')),
     ('other', ['Journal Article'], 'Tea: a meta-analysis', (True, 'title'))])
 def test_the_order_of_the_witnesses(kind, types, title, says):
     r = review(Document('1', title=title, article_type=kind), types)
@@ -199,12 +218,14 @@ def test_the_order_of_the_witnesses(kind, types, title, says):
 
 
 def test_a_title_can_be_anything():
-    for title in ('', '()', 'a' * 50_000, 'review ' * 5_000, ': ' * 20_000, 'retrospective ' * 3_000): assert review(Document('1', title=title)).reason
+    for title in ('', '()', 'a' * 50_000, 'review ' * 5_000, ': ' * 20_000, 'retrospective ' * 3_000):
+        assert review(Document('1', title=title)).reason
 
 
 # ---- random articles
 
-INK = st.text(st.characters(min_codepoint=33, max_codepoint=0x2fff, blacklist_categories=('Cs', 'Cc', 'Cf', 'Zs', 'Zl', 'Zp', 'Mn', 'Mc', 'Me')), min_size=1, max_size=8)
+INK = st.text(st.characters(min_codepoint=33, max_codepoint=0x2fff,
+                            blacklist_categories=('Cs', 'Cc', 'Cf', 'Zs', 'Zl', 'Zp', 'Mn', 'Mc', 'Me')), min_size=1, max_size=8)
 WORDS = st.lists(INK, min_size=1, max_size=5).map(' '.join)
 
 
@@ -298,8 +319,10 @@ def test_long_headings_and_huge_tables_are_bounded(put):
 
 MARK = '<xref ref-type="bibr">1</xref>'
 
-@cases('xml', [f'Word [{(MARK + ", ") * 20_000}] end.', f'Word{f" [{MARK}" * 3_000}', f'Word {"[" * 30_000}{MARK}', f'Word {"1, " * 10_000}{MARK}',
-    f'Word{chr(10) * 20_000}{MARK} x', f'Word <xref ref-type="bibr">{" " * 20_000}xx</xref>', f'Word {"[" * 3_000}{MARK}{"]" * 3_000}', f'Word {"(see " * 5_000}{MARK}', f'Word {"," * 20_000}{MARK}.'])
+@cases('xml', [f'Word [{(MARK + ", ") * 20_000}] end.', f'Word{f" [{MARK}" * 3_000}', f'Word {"[" * 30_000}{MARK}',
+               f'Word {"1, " * 10_000}{MARK}',
+    f'Word{chr(10) * 20_000}{MARK} x', f'Word <xref ref-type="bibr">{" " * 20_000}xx</xref>', f'Word {"[" * 3_000}{MARK}{"]" * 3_000}',
+    f'Word {"(see " * 5_000}{MARK}', f'Word {"," * 20_000}{MARK}.'])
 def test_no_paragraph_takes_long(xml):
     start = time.process_time()
     assert element_lines(etree.fromstring(f'<p>{xml}</p>'))[0].startswith('Word')
@@ -307,18 +330,24 @@ def test_no_paragraph_takes_long(xml):
 
 
 @pytest.mark.parametrize('inside', [
-    '<!ENTITY a "x"><!ENTITY b "&a;&a;&a;&a;">', '<!ENTITY x SYSTEM "file:///etc/hostname">', '<!ENTITY % p SYSTEM "http://127.0.0.1:9/x"> %p;'])
+    '<!ENTITY a "x"><!ENTITY b "&a;&a;&a;&a;">', '<!ENTITY x SYSTEM "file:///etc/hostname">',
+    '<!ENTITY % p SYSTEM "http://127.0.0.1:9/x"> %p;'])
 def test_entities_are_refused(put, inside):
-    with pytest.raises(ReadError, match='entity|broken'): list(read_jats(put('evil.nxml', f'<!DOCTYPE article [{inside}]>' + article('<p>x</p>'))))
+    with pytest.raises(ReadError, match='entity|broken'):
+        list(read_jats(put('evil.nxml', f'<!DOCTYPE article [{inside}]>' + article('<p>x</p>'))))
 
 
-@cases('text', ['', '   ', 'PK\x03\x04', '{"error": 1}', '<html><body/></html>', '<article', '<pmc-articleset></pmc-articleset>', '<collection><source>PMC</source><document/></collection>'])
+@cases('text', ['', '   ', 'PK\x03\x04', '{"error": 1}', '<html><body/></html>', '<article', '<pmc-articleset></pmc-articleset>',
+                '<collection><source>PMC</source><document/></collection>'])
 def test_what_is_no_article_is_refused(put, text):
     with pytest.raises(ReadError, match='none.nxml'): list(read_jats(put('none.nxml', text)))
 
 
 def test_ids_of_every_spelling():
-    def ids(*said): return article_ids(etree.fromstring('<article><front><article-meta>' + ''.join(f'<article-id pub-id-type="{k}">{v}</article-id>' for k, v in said) + '</article-meta></front></article>'))
+    def ids(*said):
+        return article_ids(etree.fromstring('<article><front><article-meta>'
+                                            + ''.join(f'<article-id pub-id-type="{k}">{v}</article-id>' for k,
+                                                      v in said) + '</article-meta></front></article>'))
     assert ids(('pmc', '12')) == ids(('pmc', ' PMC12 ')) == ids(('pmcid', 'PMC12.1')) == {'pmcid': 'PMC12'}
     assert ids(('doi', 'https://doi.org/10.1/a')) == {'doi': '10.1/a'} and ids(('pmc', 'x'), ('pmid', '٣')) == {}
 
@@ -329,7 +358,9 @@ def test_an_article_with_only_a_doi_has_a_usable_id(put):
 
 
 def test_a_comment_is_no_text():
-    d = jats_document(etree.fromstring(article('<sec><!-- no --><p>Yes<!-- no -->, yes.</p><table-wrap><table><tr><!-- no --><td>1</td></tr></table><table-wrap-foot><!-- no --><p>Foot.</p></table-wrap-foot></table-wrap></sec>')))
+    d = jats_document(etree.fromstring(article('<sec><!-- no --><p>Yes<!-- no -->, yes.</p><table-wrap><table><tr><!-- no '
+                                               '--><td>1</td></tr></table><table-wrap-foot><!-- no '
+                                               '--><p>Foot.</p></table-wrap-foot></table-wrap></sec>')))
     assert d.text.replace('Table:\n', '') == 'Yes, yes.\n1\nFoot.'
 
 
@@ -344,6 +375,8 @@ def test_memory_is_that_of_one_article(tmp_path):
         for _ in range(300): f.write(one)
         f.write('</pmc-articleset>')
     code = ('import resource, sys\nfrom cpqa.literature.pmc import read_jats\nit = read_jats(sys.argv[1])\nnext(it)\n'
-            'def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nfirst = peak()\nn = 1 + sum(1 for _ in it)\nprint(n, peak() - first)')
-    n, grown = map(int, subprocess.run([sys.executable, '-c', code, tmp_path/'set.xml.gz'], capture_output=True, text=True, check=True).stdout.split())
+            'def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nfirst = peak()\nn = 1 + sum(1 for _ in it)\nprint(n, '
+            'peak() - first)')
+    n, grown = map(int, subprocess.run([sys.executable, '-c', code, tmp_path/'set.xml.gz'], capture_output=True, text=True,
+                                       check=True).stdout.split())
     assert n == 300 and grown < 12_000   # KiB; the set is 60 MB

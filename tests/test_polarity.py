@@ -1,4 +1,5 @@
-"""Polarity: a table of invented pairs, what holds for any pair, and on real text, where it is at hand, the figures that the notebooks print."""
+"""Polarity: a table of invented pairs, what holds for any pair, and on real text, where it is at hand, the figures that the notebooks
+print."""
 import gzip
 import importlib
 import json
@@ -109,8 +110,10 @@ def test_not_opposed(pair):
     assert opposed(*pair) is None and opposed(*pair[::-1]) is None, [polarity(t) for t in pair]
 
 
-SOME = [*(w.strip('*').replace('_', ' ') for c in CUES for w in c.words.split()[:3]), *(w.strip('*').replace('_', ' ') for w in (NEGATIONS + ' ' + NEAR).split()),
-        'tea', 'sleep', 'adults', 'with', 'and', 'but', 'than', ',', '.', ';', '(3)', 'β-blockers', 'Ünï', 'whether', 'Yes,', 'HER2', 'patients']
+SOME = [*(w.strip('*').replace('_', ' ') for c in CUES for w in c.words.split()[:3]),
+        *(w.strip('*').replace('_', ' ') for w in (NEGATIONS + ' ' + NEAR).split()),
+        'tea', 'sleep', 'adults', 'with', 'and', 'but', 'than', ',', '.', ';', '(3)', 'β-blockers', 'Ünï', 'whether', 'Yes,', 'HER2',
+        'patients']
 texts = st.one_of(st.lists(st.sampled_from(SOME), max_size=12).map(' '.join), st.text(max_size=60))
 
 
@@ -131,7 +134,8 @@ def test_a_long_text_is_read():
 
 
 def test_real_spans_of_one_answer_are_rarely_opposed(data_dir):
-    "Two spans that physicians marked for the same answer do not contradict each other; all figures are in benchmarks/results/polarity.json."
+    """Two spans that physicians marked for the same answer do not contradict each other; all figures are in
+    benchmarks/results/polarity.json."""
     folder = data_dir/'evidence_inference'
     with gzip.open(folder/'articles.jsonl.gz', 'rt', encoding='utf-8') as f: articles = {a['pmcid']: a['text'] for a in map(json.loads, f)}
     with gzip.open(folder/'questions.jsonl.gz', 'rt', encoding='utf-8') as f: questions = [json.loads(line) for line in f]
@@ -169,5 +173,6 @@ def test_pairs_of_one_article_are_drawn_together(benchmark):
     assert benchmark.summary([('a', True, True), ('a', True, False), ('b', False, False)])['recall']['value'] == .5
 
 
-@pytest.mark.parametrize('text', ['(' + '1' * 20_000, 'no ' * 3000, 'not increased, ' * 1500, 'neither, ' * 1000 + 'increased', 'The gel reduced scars. ' * 500], ids=lambda t: t[:10])
+@pytest.mark.parametrize('text', ['(' + '1' * 20_000, 'no ' * 3000, 'not increased, ' * 1500, 'neither, ' * 1000 + 'increased',
+                                  'The gel reduced scars. ' * 500], ids=lambda t: t[:10])
 def test_odd_long_texts_end(text): opposed(text, 'The gel increased scars.')   # a long run of negations once took minutes

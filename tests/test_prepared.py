@@ -1,4 +1,5 @@
-"""Prepared folders and the encoders that run them, beyond their notebooks: no PyTorch at question time, damage, races, what is shipped, MiniLM in a quarter of the room."""
+"""Prepared folders and the encoders that run them, beyond their notebooks: no PyTorch at question time, damage, races, what is shipped,
+MiniLM in a quarter of the room."""
 import json
 import os
 import shutil
@@ -23,7 +24,8 @@ from cpqa.testing.tiny_models import tiny_bert, tiny_roberta
 from cpqa.retrieval import openvino_models
 from cpqa.retrieval.encoders import (MINILM, MINILM_SHA256, EmbeddedEncoder, FastEncoder, SentenceTransformerEncoder, embedded_sha256,
                                      minilm_folder, prepare_encoder)
-from cpqa.retrieval.openvino_models import (CARD, FILES, PAGE, About, DataUsed, Measured, ModelCard, ModelError, model_page, preparing, read_card,
+from cpqa.retrieval.openvino_models import (CARD, FILES, PAGE, About, DataUsed, Measured, ModelCard, ModelError, model_page, preparing,
+                                            read_card,
                                      write_card)
 
 pytest.importorskip('openvino')
@@ -102,16 +104,19 @@ def test_encoding_needs_no_pytorch_and_writes_nothing(package, tmp_path):
     '''
     home = tmp_path/'home'
     home.mkdir()
-    done = subprocess.run([sys.executable, '-c', textwrap.dedent(code), str(package)], capture_output=True, text=True, env=environment(HOME=str(home), CPQA_CACHE=str(home/'cache')))
+    done = subprocess.run([sys.executable, '-c', textwrap.dedent(code), str(package)], capture_output=True, text=True,
+                          env=environment(HOME=str(home), CPQA_CACHE=str(home/'cache')))
     assert done.stdout.split('\n')[:2] == ['(1, 32) True', '[]'], done
     assert list(home.iterdir()) == []
 
 
 def test_what_is_shipped_is_the_default(package, folders):
     ours = EmbeddedEncoder()
-    assert ours.describe() == FastEncoder(folders['w8']).describe() and embedded_sha256() == ours.describe()['sha256'] == ours.card.sha256['model.bin']
+    assert ours.describe() == FastEncoder(folders['w8']).describe() and embedded_sha256() == ours.describe()['sha256'] == ours.card.sha256[
+        'model.bin']
     assert EmbeddedEncoder('f32').runs_in == 'f32' and EmbeddedEncoder(max_tokens=64).describe()['max_tokens'] == 64
-    assert EmbeddedEncoder(model=MINILM).describe() == {'model': MINILM, 'sha256': MINILM_SHA256, 'dim': 384, 'max_tokens': 256} and embedded_sha256(MINILM) == MINILM_SHA256
+    assert EmbeddedEncoder(model=MINILM).describe() == {'model': MINILM, 'sha256': MINILM_SHA256, 'dim': 384,
+                                                        'max_tokens': 256} and embedded_sha256(MINILM) == MINILM_SHA256
     (package/'bi-encoder'/'model.xml').write_text('<net/>')
     with pytest.raises(ModelError, match='model.xml .* install cpqa again'): EmbeddedEncoder()
 
@@ -132,7 +137,8 @@ def test_the_package_holds_a_sound_model_of_each_kind(kind):
 
 def test_the_shipped_encoder_is_one_and_not_minilm():
     encoder, texts = EmbeddedEncoder(), [d.text for d in TOY]
-    assert (encoder.dim, encoder.max_tokens) == (384, 256) and encoder.describe()['sha256'] == embedded_sha256() not in (MINILM_SHA256, encoder.card.weights)
+    assert (encoder.dim, encoder.max_tokens) == (384, 256) and encoder.describe()['sha256'] == embedded_sha256() not in (MINILM_SHA256,
+        encoder.card.weights)
     vectors = encoder.encode(texts)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=0.01)
     assert (vectors * EmbeddedEncoder('f32').encode(texts)).sum(1).min() > 0.99
@@ -141,7 +147,8 @@ def test_the_shipped_encoder_is_one_and_not_minilm():
 def test_minilm_is_still_minilm():
     "Measures of record were made with it: its vectors are those of the weights as published."
     encoder = EmbeddedEncoder('f32', model=MINILM)
-    assert encoder.describe() == {'model': MINILM, 'sha256': MINILM_SHA256, 'dim': 384, 'max_tokens': 256} and encoder.card.precision == 'f32'
+    assert encoder.describe() == {'model': MINILM, 'sha256': MINILM_SHA256, 'dim': 384,
+                                  'max_tokens': 256} and encoder.card.precision == 'f32'
     np.testing.assert_allclose(encoder.encode(TEXTS), SentenceTransformerEncoder(minilm_folder()).encode(TEXTS), atol=1e-4)
     assert EmbeddedEncoder(max_tokens=512, model=MINILM).max_tokens == 512
 
@@ -156,7 +163,8 @@ def test_tokens_are_those_of_minilm(text):
 def test_minilm_in_a_quarter_of_the_room(tmp_path):
     pytest.importorskip('nncf')
     small = FastEncoder(prepare_encoder(minilm_folder(), tmp_path/'w8', 'w8', label='small'))
-    assert sum(f.stat().st_size for f in (tmp_path/'w8').iterdir()) < 25e6 and (small.max_tokens, small.card.weights) == (256, MINILM_SHA256)
+    assert sum(f.stat().st_size for f in (tmp_path/'w8').iterdir()) < 25e6 and (small.max_tokens, small.card.weights) == (256,
+        MINILM_SHA256)
     texts = [d.text for d in TOY]
     assert (small.encode(texts) * EmbeddedEncoder(model=MINILM).encode(texts)).sum(1).min() > 0.995
 
@@ -178,7 +186,8 @@ def test_a_lost_page_is_no_damage(folders, tmp_path):
     assert FastEncoder(copy).card == FastEncoder(folders['bf16']).card
 
 
-@cases('change', [{'precision': 'int4'}, {'inputs': 'input_ids'}, {'sha256': {}}, {'max_tokens': 'many'}, {'kind': 'cross-encoder'}, {'kind': 'language model'}])
+@cases('change', [{'precision': 'int4'}, {'inputs': 'input_ids'}, {'sha256': {}}, {'max_tokens': 'many'}, {'kind': 'cross-encoder'},
+                  {'kind': 'language model'}])
 def test_a_card_that_cannot_be_is_refused(change, folders, tmp_path):
     copy = shutil.copytree(folders['f32'], tmp_path/'copy')
     (copy/CARD).write_text(json.dumps(json.loads((copy/CARD).read_text()) | change))
@@ -228,8 +237,10 @@ def test_a_card_is_replaced_or_stays(folders, tmp_path, monkeypatch):
 # ---- pages
 
 words = st.text(max_size=30)
-abouts = st.builds(About, base=words, licence=words, command=words, data=st.tuples(st.builds(DataUsed, words, words, st.integers(0, 10**6), words)), left_out=st.tuples(words),
-                   figures=st.tuples(st.builds(Measured, words, st.floats(0, 1), st.integers(1, 1000), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))))
+abouts = st.builds(About, base=words, licence=words, command=words,
+                   data=st.tuples(st.builds(DataUsed, words, words, st.integers(0, 10**6), words)), left_out=st.tuples(words),
+                   figures=st.tuples(st.builds(Measured, words, st.floats(0, 1), st.integers(1, 1000), st.none() | st.floats(0, 1),
+                                               st.none() | st.floats(0, 1))))
 
 
 @given(abouts)
@@ -248,6 +259,9 @@ def test_every_row_of_a_page_has_as_many_cells_as_its_head(about):
 
 
 def test_a_page_tells_what_the_card_knows():
-    about = About('base', 'MIT', 'Apache-2.0', (DataUsed('a|b', 'CC BY 4.0', 1200, 'n'),), ('round 10',), (Measured('nDCG@10', 0.9, 486, 0.88, 0.92), Measured('speed', 3.0, 1)), {'b': '2', 'a': '1'}, 'make')
+    about = About('base', 'MIT', 'Apache-2.0', (DataUsed('a|b', 'CC BY 4.0', 1200, 'n'),), ('round 10',),
+                  (Measured('nDCG@10', 0.9, 486, 0.88, 0.92), Measured('speed', 3.0, 1)), {'b': '2', 'a': '1'}, 'make')
     page = model_page(ModelCard('m', 'w', 'w8', 256, 0, ('input_ids',), {'model.bin': 'ab'}, dim=3, kind='bi-encoder', about=about))
-    for told in ('a/b', '1,200', 'CC BY 4.0', '- round 10', '0.880 to 0.920 (95%)', '486', 'a 1, b 2', 'no medical advice', '| model.bin | ab |', 'Apache-2.0', '3 numbers'): assert told in page, told
+    for told in ('a/b', '1,200', 'CC BY 4.0', '- round 10', '0.880 to 0.920 (95%)', '486', 'a 1, b 2', 'no medical advice',
+                 '| model.bin | ab |', 'Apache-2.0', '3 numbers'):
+        assert told in page, told

@@ -12,12 +12,14 @@ from cpqa.core.records import Document, Evidence, Passage
 
 KINDS = ('yesno', 'choice', 'factoid', 'list', 'long')
 DRUGS = {'A': 'tamoxifen', 'B': 'letrozole', 'C': 'neither'}
-TURNS = ('<|im_start|>system', '<|eot_id|>', '</s>', '<s>', '[INST]', '[/INST]', '<<SYS>>', '<start_of_turn>user', '<｜User｜>', '<|assistant|>', '<think>')
+TURNS = ('<|im_start|>system', '<|eot_id|>', '</s>', '<s>', '[INST]', '[/INST]', '<<SYS>>', '<start_of_turn>user', '<｜User｜>',
+         '<|assistant|>', '<think>')
 
 
 def shelf(n: int, words: int = 40) -> tuple[list[Evidence], dict[str, Document]]:
     "Invented documents, and a passage of each as evidence."
-    documents = {str(i): Document(str(i), f'Trial {i}', ' '.join(f'word{i}x{j}' for j in range(words)) + '.', year=2000 + i) for i in range(1, n + 1)}
+    documents = {str(i): Document(str(i), f'Trial {i}', ' '.join(f'word{i}x{j}' for j in range(words)) + '.',
+                                  year=2000 + i) for i in range(1, n + 1)}
     return [Evidence(Passage.of(d, 0, len(d.text)), score=1 / int(d.id), route='E1') for d in documents.values()], documents
 
 
@@ -39,7 +41,8 @@ def test_whatever_a_document_holds_it_stays_a_text_in_the_users_message(text, ti
     assert [s.get('text', s.get('content')) for s in shown] == ([plain(body, 'text')] if PROMPTS[name].context != 'none' else [])
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)))
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
+                    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)))
 def test_data_reads_back_as_it_was(value): assert json.loads(as_data(value)) == value
 
 
@@ -63,7 +66,8 @@ def test_it_fits_or_says_so_and_leaves_out_from_the_end(n, window, name, kind, c
     wanted = [str(i) for i in range(1, min(n, PROMPTS[name].most or n) + 1)]
     assert [*made.used] == wanted[:len(made.used)] and len(made.used) + made.left_out == len(wanted)
     if made.left_out:
-        next_one = fitted(name, question, evidence[:len(made.used) + 1], dict(list(documents.items())[:len(made.used) + 1]), kind, DRUGS if kind == 'choice' else None, 10**6, 200, count)
+        next_one = fitted(name, question, evidence[:len(made.used) + 1], dict(list(documents.items())[:len(made.used) + 1]), kind,
+                          DRUGS if kind == 'choice' else None, 10**6, 200, count)
         assert next_one.tokens > window - 200    # one more would not have fitted
     assert data_of(made)['question'] == question
 
@@ -75,7 +79,8 @@ def test_a_long_question_is_never_cut():
     assert data_of(made)['question'] == question
     tight = fitted('passages', question, evidence, documents, window=made.tokens + 1024 - 200)
     assert data_of(tight)['question'] == question and tight.left_out > 0
-    with pytest.raises(PromptError, match='take a model with a larger window'): fitted('passages', question, evidence, documents, window=3000)
+    with pytest.raises(PromptError, match='take a model with a larger window'):
+        fitted('passages', question, evidence, documents, window=3000)
 
 
 def test_schemas_are_what_the_providers_take():
@@ -96,7 +101,8 @@ def test_schemas_are_what_the_providers_take():
 
 def test_what_fits_the_schema_can_be_read():
     claim = {'text': 'It lowers the risk.', 'pmid': '1', 'quote': 'The risk was lower.'}
-    parts = {'reasoning': 'First.', 'claims': [claim], 'response': 'It lowers the risk.', 'used_PMIDs': ['1'], 'certain': True, 'status': 'answered', 'items': ['tamoxifen']}
+    parts = {'reasoning': 'First.', 'claims': [claim], 'response': 'It lowers the risk.', 'used_PMIDs': ['1'], 'certain': True,
+             'status': 'answered', 'items': ['tamoxifen']}
     for prompt in PROMPTS.values():
         for kind in KINDS:
             schema = prompt.schema(kind, DRUGS if kind == 'choice' else None)
@@ -136,8 +142,10 @@ def test_real_documents_fit(data_dir):
 
 # ---- replies
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-    st.sampled_from(['claims', 'text', 'pmid', 'quote', 'label', 'items', 'response', 'used_PMIDs', 'status', 'certain']), inner, max_size=6), max_leaves=20)
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+    st.sampled_from(['claims', 'text', 'pmid', 'quote', 'label', 'items', 'response', 'used_PMIDs', 'status', 'certain']), inner,
+    max_size=6), max_leaves=20)
 
 
 @examples(200)
@@ -157,7 +165,8 @@ def test_any_text_is_a_reply_error_or_holds_an_object(text):
     except ReplyError as e: assert e.kind in ('empty', 'refusal', 'not json', 'half json')
 
 
-@cases('text', ['{"a":' * 100_000, '[' * 100_000, '{' * 100_000, '{"claims": ' + '[' * 100_000, '"' * 100_000, '\\' * 99_999, '{"claims": "' + 'x' * 500_000])
+@cases('text', ['{"a":' * 100_000, '[' * 100_000, '{' * 100_000, '{"claims": ' + '[' * 100_000, '"' * 100_000, '\\' * 99_999,
+                '{"claims": "' + 'x' * 500_000])
 def test_a_reply_that_never_ends_is_refused(text):
     with pytest.raises(ReplyError): read_reply(text)
 

@@ -22,7 +22,8 @@ from cpqa.literature.article_files import documents, read_file
 from cpqa.literature.pubmed import Deleted, ReadError, Skipped, inline_text, read_beir, read_pubmed, tidy
 from cpqa.literature.pubmed_records import math_text, year_in
 
-DOCTYPE = '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" "https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">'
+DOCTYPE = ('<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" '
+           '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">')
 
 
 # ---- a builder: the least of a record, and what a test wants in it
@@ -85,8 +86,10 @@ def test_recorded_answers_agree_with_biopython(data_dir):
             assert d.publication_types == tuple(map(str, a['PublicationTypeList'])) and d.languages == tuple(a['Language'])
             assert d.doi == next((str(i) for i in a['ELocationID'] if i.attributes['EIdType'] == 'doi'), d.doi)
             term = lambda x: MeshTerm(str(x), x.attributes['UI'], x.attributes['MajorTopicYN'] == 'Y')
-            assert d.mesh == tuple(MeshHeading(term(h['DescriptorName']), tuple(map(term, h['QualifierName']))) for h in t.get('MeshHeadingList', []))
-            assert [c.kind for c in d.corrections] == [c.attributes['RefType'] for c in t.get('CommentsCorrectionsList', []) if c.attributes['RefType'] != 'Cites']
+            assert d.mesh == tuple(MeshHeading(term(h['DescriptorName']),
+                                               tuple(map(term, h['QualifierName']))) for h in t.get('MeshHeadingList', []))
+            assert [c.kind for c in d.corrections] == [c.attributes['RefType'] for c in t.get('CommentsCorrectionsList',
+                []) if c.attributes['RefType'] != 'Cites']
 
 
 def test_abstracts_agree_with_biopython_word_for_word(data_dir):
@@ -133,7 +136,8 @@ def test_the_beir_corpus(data_dir):
 # ---- text
 
 LEGAL = st.characters(exclude_categories=('Cs', 'Cc', 'Cf', 'Cn'))
-TEXT = st.text(st.one_of(LEGAL, st.sampled_from('\t\n\r \xa0\u2009\u202f\u3000\x85\xad\u200b\ufeff\x7f<>&"\''), st.sampled_from('abc 0123')), max_size=60)
+TEXT = st.text(st.one_of(LEGAL, st.sampled_from('\t\n\r \xa0\u2009\u202f\u3000\x85\xad\u200b\ufeff\x7f<>&"\''),
+                         st.sampled_from('abc 0123')), max_size=60)
 UNSEEN = '\xad\u200b\ufeff\x7f'
 
 
@@ -151,7 +155,8 @@ def test_random_records_come_back(tmp_path_factory, title, parts, year, terms):
     add(record, 'MedlineCitation/MeshHeadingList')
     for name, major, qualifiers in terms:
         heading = add(record, 'MedlineCitation/MeshHeadingList/MeshHeading')
-        for tag, text in [('DescriptorName', name), *(('QualifierName', q) for q in qualifiers)]: add(heading, tag, text, UI='D1', MajorTopicYN='NY'[major])
+        for tag, text in [('DescriptorName', name), *(('QualifierName', q) for q in qualifiers)]:
+            add(heading, tag, text, UI='D1', MajorTopicYN='NY'[major])
     path = tmp_path_factory.getbasetemp()/'random.xml'
     path.write_bytes(article_set(record))
     d, = read_file(path)
@@ -202,14 +207,16 @@ def test_inline_markup(xml, text): assert inline(xml) == text
     ('<m:mroot><m:mn>8</m:mn><m:mn>3</m:mn></m:mroot>', '8^(1/3)'),
     ('<m:mover><m:mi>x</m:mi><m:mo>¯</m:mo></m:mover><m:mo>=</m:mo><m:mn>0.05</m:mn>', 'x=0.05'),
     ('<m:munderover><m:mo>∑</m:mo><m:mrow><m:mi>i</m:mi><m:mo>=</m:mo><m:mn>1</m:mn></m:mrow><m:mi>n</m:mi></m:munderover>', '(∑_(i=1))^n'),
-    ('<m:mtable><m:mtr><m:mtd><m:mn>1</m:mn></m:mtd><m:mtd><m:mn>2</m:mn></m:mtd></m:mtr><m:mtr><m:mtd><m:mn>3</m:mn></m:mtd></m:mtr></m:mtable>', '1, 2; 3'),
+    ('<m:mtable><m:mtr><m:mtd><m:mn>1</m:mn></m:mtd><m:mtd><m:mn>2</m:mn></m:mtd></m:mtr><m:mtr><m:mtd><m:mn>3</m:mn></m:mtd></m:mtr></m:mtable>',
+        '1, 2; 3'),
     ('<m:mtext>mean\xa0</m:mtext><m:mn>5</m:mn>', 'mean 5'), ('<m:mphantom><m:mn>9</m:mn></m:mphantom><m:mn>5</m:mn>', '5'),
     ('<m:mfrac><m:mn>1</m:mn></m:mfrac>', '1'), ('<m:unheard-of><m:mi>x</m:mi></m:unheard-of>', 'x'), ('x', 'x'), ('', ''),
 ])
 def test_formulas(xml, text): assert formula(xml) == text
 
 
-MATH_TAGS = ['mi', 'mn', 'mo', 'mrow', 'msup', 'msub', 'msubsup', 'mfrac', 'mroot', 'msqrt', 'mover', 'munder', 'munderover', 'mmultiscripts',
+MATH_TAGS = ['mi', 'mn', 'mo', 'mrow', 'msup', 'msub', 'msubsup', 'mfrac', 'mroot', 'msqrt', 'mover', 'munder', 'munderover',
+             'mmultiscripts',
              'mprescripts', 'none', 'semantics', 'mtable', 'mtr', 'mfenced', 'mspace', 'mphantom', 'odd']
 
 
@@ -232,7 +239,8 @@ def test_a_displayed_formula_stands_apart():
 # ---- fields
 
 @cases('text, year', [
-    ('1998 Dec-1999 Jan', 1998), ('Spring 2000', 2000), ('2000-2001', 2000), ('1975 Nov-Dec', 1975), ('1976-1977 Winter', 1976), ('2000 1st Quart', 2000),
+    ('1998 Dec-1999 Jan', 1998), ('Spring 2000', 2000), ('2000-2001', 2000), ('1975 Nov-Dec', 1975), ('1976-1977 Winter', 1976),
+    ('2000 1st Quart', 2000),
     ('1809', 1809), ('99', None), ('12345', None), ('0000', None), ('', None), ('Winter', None), ('١٩٩٨', None)])
 def test_years(text, year): assert year_in(text) == year
 
@@ -258,7 +266,8 @@ def test_identifiers_of_references_are_not_the_article_s(put):
     assert (one(put, record).doi, one(put, record).pmcid) == ('', '')
     add(record, 'MedlineCitation/Article/ELocationID', '10.1/withdrawn', EIdType='doi', ValidYN='N')
     assert one(put, record).doi == ''
-    for kind, value in (('doi', 'https://doi.org/10.1/mine'), ('pmcid', 'pmc-id: PMC7;')): add(record, 'PubmedData/ArticleIdList/ArticleId', value, IdType=kind)
+    for kind, value in (('doi', 'https://doi.org/10.1/mine'), ('pmcid', 'pmc-id: PMC7;')):
+        add(record, 'PubmedData/ArticleIdList/ArticleId', value, IdType=kind)
     assert (one(put, record).doi, one(put, record).pmcid) == ('10.1/mine', 'PMC7')
     add(record, 'MedlineCitation/Article/ELocationID', '10.1/first', EIdType='doi', ValidYN='Y')
     assert one(put, record).doi == '10.1/first'
@@ -278,7 +287,8 @@ def test_a_second_abstract_serves_only_where_there_is_no_first(put):
     add(record, 'MedlineCitation/OtherAbstract', Type='Publisher', Language='fre')
     add(record.find('MedlineCitation/OtherAbstract'), 'AbstractText', 'Le repos aide.')
     assert one(put, record).text == ''
-    for text in ('Rest helps.', 'A third.'): add(add(record.find('MedlineCitation'), 'OtherAbstract', Type='plain-language-summary', Language='eng'), 'AbstractText', text)
+    for text in ('Rest helps.', 'A third.'):
+        add(add(record.find('MedlineCitation'), 'OtherAbstract', Type='plain-language-summary', Language='eng'), 'AbstractText', text)
     assert one(put, record).text == 'Rest helps.'
     add(record, 'MedlineCitation/Article/Abstract/AbstractText', 'Rest helped 5 of 9.')
     assert one(put, record).text == 'Rest helped 5 of 9.'
@@ -295,9 +305,12 @@ def test_journal_and_title_fall_back(put):
 
 
 @cases('inside, found', [
-    ('<Year>2007</Year><Month>Mar</Month><Day>9</Day>', '2007-03-09'), ('<Year>2007</Year><Month>03</Month>', '2007-03'), ('<Year>2007</Year><Season>Spring</Season>', '2007'),
-    ('<Year>2007</Year><Month>Feb</Month><Day>30</Day>', '2007-02'), ('<Year>2007</Year><Month>Fructidor</Month><Day>3</Day>', '2007'), ('<MedlineDate>1998 Dec-1999 Jan</MedlineDate>', '1998-12'),
-    ('<MedlineDate>2000 Spring-Summer</MedlineDate>', '2000'), ('<MedlineDate>Winter</MedlineDate>', ''), ('<Year>07</Year><Month>Mar</Month>', '')])
+    ('<Year>2007</Year><Month>Mar</Month><Day>9</Day>', '2007-03-09'), ('<Year>2007</Year><Month>03</Month>', '2007-03'),
+    ('<Year>2007</Year><Season>Spring</Season>', '2007'),
+    ('<Year>2007</Year><Month>Feb</Month><Day>30</Day>', '2007-02'), ('<Year>2007</Year><Month>Fructidor</Month><Day>3</Day>', '2007'),
+    ('<MedlineDate>1998 Dec-1999 Jan</MedlineDate>', '1998-12'),
+    ('<MedlineDate>2000 Spring-Summer</MedlineDate>', '2000'), ('<MedlineDate>Winter</MedlineDate>', ''),
+    ('<Year>07</Year><Month>Mar</Month>', '')])
 def test_dates(put, inside, found):
     record = article()
     add(record, 'MedlineCitation/Article/Journal/JournalIssue').append(etree.fromstring(f'<PubDate>{inside}</PubDate>'))
@@ -307,9 +320,11 @@ def test_dates(put, inside, found):
 
 def test_authors_are_those_that_pubmed_indexes(put):
     record = article()
-    for valid, parts in (('Y', {'LastName': 'Hambrick', 'ForeName': 'George W', 'Initials': 'GW', 'Suffix': 'Jr'}), ('N', {'LastName': 'Misprint'}), ('Y', {'CollectiveName': 'Toy <i>Study</i> Group'}),
+    for valid, parts in (('Y', {'LastName': 'Hambrick', 'ForeName': 'George W', 'Initials': 'GW', 'Suffix': 'Jr'}),
+                         ('N', {'LastName': 'Misprint'}), ('Y', {'CollectiveName': 'Toy <i>Study</i> Group'}),
                          ('Y', {'LastName': 'Plato'}), ('Y', {})):
-        a = add(add(record, 'MedlineCitation/Article/AuthorList') if record.find('.//AuthorList') is None else record.find('.//AuthorList'), 'Author', ValidYN=valid)
+        a = add(add(record, 'MedlineCitation/Article/AuthorList') if record.find('.//AuthorList') is None else record.find('.//AuthorList'),
+                'Author', ValidYN=valid)
         for tag, text in parts.items(): a.append(etree.fromstring(f'<{tag}>{text}</{tag}>'))
     assert one(put, record).authors == ('Hambrick GW Jr', 'Toy Study Group', 'Plato')
 
@@ -332,7 +347,8 @@ def test_an_empty_set_holds_nothing(put): assert read(put) == []
 
 
 def test_a_book_and_an_article_and_a_deletion(put):
-    book = b'<PubmedBookArticle><BookDocument><PMID>6</PMID><Book><BookTitle>A <i>book</i></BookTitle><PubDate><Year>2009</Year></PubDate></Book></BookDocument></PubmedBookArticle>'
+    book = (b'<PubmedBookArticle><BookDocument><PMID>6</PMID><Book><BookTitle>A '
+            b'<i>book</i></BookTitle><PubDate><Year>2009</Year></PubDate></Book></BookDocument></PubmedBookArticle>')
     gone = b'<DeleteCitation><PMID>8</PMID><PMID>x</PMID></DeleteCitation>'
     b, a, *rest = read(put, book, article('7'), gone)
     assert (b.id, b.title, b.year, a.id) == ('6', 'A book', 2009, '7')
@@ -347,16 +363,22 @@ def test_a_bad_record_does_not_stop_the_next(put):
 
 @cases('name, data, said', [
     ('a.xml', b'', 'is empty'), ('a.xml', b' \n', 'is empty'), ('a.xml.gz', b'', 'is empty'), ('a.jsonl', b'', 'is empty'),
-    ('a.xml', b'<!DOCTYPE html><html><body><p>Busy<br></body></html>', 'this is a web page'), ('a.xml', b'{"error": "API rate limit"}', 'API rate limit'),
-    ('a.xml', b'version https://git-lfs.github.com/spec/v1', 'git-lfs'), ('a.xml', b'<eFetchResult><ERROR>No ids</ERROR></eFetchResult>', "'No ids'"),
-    ('a.xml', article_set(b'<ERROR>cannot get document</ERROR>'), "'cannot get document'"), ('a.xml', b'<pmc-articleset/>', 'JATS'), ('a.xml', b'<TEI xmlns="t"/>', '{t}TEI'),
-    ('a.xml', article_set(article()).decode().encode('utf-16'), 'UTF-16'), ('a.xml', article_set(article()).decode().encode('utf-16-le'), 'UTF-16'),
+    ('a.xml', b'<!DOCTYPE html><html><body><p>Busy<br></body></html>', 'this is a web page'),
+    ('a.xml', b'{"error": "API rate limit"}', 'API rate limit'),
+    ('a.xml', b'version https://git-lfs.github.com/spec/v1', 'git-lfs'),
+    ('a.xml', b'<eFetchResult><ERROR>No ids</ERROR></eFetchResult>', "'No ids'"),
+    ('a.xml', article_set(b'<ERROR>cannot get document</ERROR>'), "'cannot get document'"), ('a.xml', b'<pmc-articleset/>', 'JATS'),
+    ('a.xml', b'<TEI xmlns="t"/>', '{t}TEI'),
+    ('a.xml', article_set(article()).decode().encode('utf-16'), 'UTF-16'),
+    ('a.xml', article_set(article()).decode().encode('utf-16-le'), 'UTF-16'),
     ('a.xml', article_set(article(), b'<PubmedArticle>caf\xe9</PubmedArticle>'), 'cut off or broken, after 1 record '),
     ('a.xml', article_set() + article_set(), 'cut off or broken'), ('a.xml', article_set() + b'\0' * 512, 'cut off or broken'),
     ('a.xml', article_set(b'<PubmedArticle>&alpha;</PubmedArticle>', doctype=''), "Entity 'alpha' not defined"),
-    ('a.xml', article_set(b'<PubmedArticle>' + b'<i>' * 300), 'cut off or broken'), ('a.xml', article_set(b'<PubmedArticle>&#1;</PubmedArticle>'), 'cut off or broken'),
+    ('a.xml', article_set(b'<PubmedArticle>' + b'<i>' * 300), 'cut off or broken'),
+    ('a.xml', article_set(b'<PubmedArticle>&#1;</PubmedArticle>'), 'cut off or broken'),
     ('a.xml', b'<?xml version="1.0" encoding="klingon"?><PubmedArticleSet/>', 'klingon'),
-    ('a.jsonl', '{"_id": "1"}'.encode('utf-16'), 'UTF-16'), ('a.jsonl', b'<html>', 'not JSON lines'), ('a.pdf', b'%PDF', 'expected a name that ends in .xml'),
+    ('a.jsonl', '{"_id": "1"}'.encode('utf-16'), 'UTF-16'), ('a.jsonl', b'<html>', 'not JSON lines'),
+    ('a.pdf', b'%PDF', 'expected a name that ends in .xml'),
 ])
 def test_a_wrong_file_is_one_clear_sentence(put, name, data, said):
     with pytest.raises(ReadError) as e: list(read_file(put(name, data)))
@@ -368,11 +390,13 @@ def test_names_decide_whatever_their_case(put):
 
 
 def test_beir_lines_stand_alone(put):
-    lines = ['\ufeff{"_id": "1", "title": "T", "text": "a\\nb", "metadata": {"x": 1}, "new": []}', '', '{', '[1]', '{"title": "no id"}', '{"_id": [4]}',
+    lines = ['\ufeff{"_id": "1", "title": "T", "text": "a\\nb", "metadata": {"x": 1}, "new": []}', '', '{', '[1]', '{"title": "no id"}',
+             '{"_id": [4]}',
              '{"_id": "5", "text": 5}', '{"_id": "", "text": ""}', '{"_id": "7", "text": "\\ud800"}', '{"_id": "8"}']
     path = put('c.jsonl.gz', '\n'.join(lines).encode() + b'\n{"_id": "9", "text": "\xff"}\n{"_id": 10}')
     found = list(read_beir(path))
-    assert [(d.id, d.title, d.text, d.source) for d in found if isinstance(d, Document)] == [('1', 'T', 'a\nb', 'beir'), ('8', '', '', 'beir'), ('10', '', '', 'beir')]
+    assert [(d.id, d.title, d.text, d.source) for d in found if isinstance(d, Document)] == [('1', 'T', 'a\nb', 'beir'),
+        ('8', '', '', 'beir'), ('10', '', '', 'beir')]
     assert [r.where for r in found if isinstance(r, Skipped)] == [f'c.jsonl.gz, line {n}' for n in (3, 4, 5, 6, 7, 8, 9, 11)]
 
 
@@ -396,7 +420,8 @@ def test_no_cut_file_reads_as_a_short_one(put, name):
     path = put(name, whole)
     data, full = path.read_bytes(), everything(path)
     assert {type(r) for r in full} == {Document}
-    points = {0, 1, 2, 5, 9, 10, 17, 18, 19, len(data) // 2, *range(len(data) - 12, len(data))} | set(random.Random(7).sample(range(len(data)), 120))
+    points = {0, 1, 2, 5, 9, 10, 17, 18, 19, len(data) // 2,
+              *range(len(data) - 12, len(data))} | set(random.Random(7).sample(range(len(data)), 120))
     for cut in sorted(points):
         *before, last = everything(put(name, data[:cut], pack=False))
         assert isinstance(last, ReadError), f'{cut} of {len(data)} bytes read as a whole file'
@@ -405,7 +430,8 @@ def test_no_cut_file_reads_as_a_short_one(put, name):
 
 def test_a_flipped_bit_is_found(put):
     data, rng = put('flip.xml.gz', article_set(*BODY)).read_bytes(), random.Random(7)
-    for at in [*range(len(data) - 8, len(data)), *rng.sample(range(10, len(data) - 9), 80)]:     # the last byte of the packed data has bits that mean nothing
+    # the last byte of the packed data has bits that mean nothing
+    for at in [*range(len(data) - 8, len(data)), *rng.sample(range(10, len(data) - 9), 80)]:
         spoilt = bytearray(data)
         spoilt[at] ^= 1 << rng.randrange(8)
         assert isinstance(everything(put('flip.xml.gz', bytes(spoilt), pack=False))[-1], ReadError), at
@@ -455,7 +481,9 @@ def test_no_file_makes_the_reader_ask_for_another(put, requests, tmp_path):
     (tmp_path/'local.dtd').write_text('<!ENTITY secret "stolen">')
     labelled = article('2', 'A title.')
     add(labelled, 'MedlineCitation/Article/Abstract/AbstractText', 'Words.', Label='SECRET')
-    in_text, in_label = etree.tostring(article('1', 'SECRET')).replace(b'SECRET', b'T &secret; U'), etree.tostring(labelled).replace(b'SECRET', b'&secret;')
+    in_text, in_label = etree.tostring(article('1', 'SECRET')).replace(b'SECRET',
+                                                                       b'T &secret; U'), etree.tostring(labelled).replace(b'SECRET',
+                                                                           b'&secret;')
     for place in (f'{address}/x', f'file://{tmp_path}/secret.txt', f'{tmp_path}/secret.txt', 'secret.txt'):
         for doctype in (f'<!DOCTYPE PubmedArticleSet SYSTEM "{place.replace("secret.txt", "local.dtd")}">',
                         f'<!DOCTYPE PubmedArticleSet [<!ENTITY secret SYSTEM "{place}">]>',
@@ -469,15 +497,19 @@ def test_no_file_makes_the_reader_ask_for_another(put, requests, tmp_path):
 
 
 def bomb(levels=12, width=10) -> str:
-    return '<!DOCTYPE PubmedArticleSet [<!ENTITY e0 "lol">' + ''.join(f'<!ENTITY e{n} "{f"&e{n-1};" * width}">' for n in range(1, levels)) + ']>'
+    return '<!DOCTYPE PubmedArticleSet [<!ENTITY e0 "lol">' + ''.join(f'<!ENTITY e{n} "{f"&e{n-1};" * width}">'
+                                                                      for n in range(1, levels)) + ']>'
 
 
 @pytest.mark.parametrize('doctype, inside', [
-    (bomb(), '<PubmedArticle>&e11;</PubmedArticle>'), (bomb(), '<PubmedArticle a="&e11;"/>'), (bomb(levels=5), '<PubmedArticle>&e4;</PubmedArticle>'),
+    (bomb(), '<PubmedArticle>&e11;</PubmedArticle>'), (bomb(), '<PubmedArticle a="&e11;"/>'),
+    (bomb(levels=5), '<PubmedArticle>&e4;</PubmedArticle>'),
     (f'<!DOCTYPE PubmedArticleSet [<!ENTITY e "{"a" * 50_000}">]>', f'<PubmedArticle>{"&e;" * 20_000}</PubmedArticle>'),
-    ('<!DOCTYPE PubmedArticleSet [<!ENTITY a "&b;"><!ENTITY b "&a;">]>', '<PubmedArticle>&a;</PubmedArticle>')], ids=['text', 'attribute', 'small', 'wide', 'circle'])
+    ('<!DOCTYPE PubmedArticleSet [<!ENTITY a "&b;"><!ENTITY b "&a;">]>', '<PubmedArticle>&a;</PubmedArticle>')],
+    ids=['text', 'attribute', 'small', 'wide', 'circle'])
 def test_entity_bombs_are_refused_before_they_expand(put, doctype, inside):
-    with pytest.raises(ReadError, match='declares the entity'): list(read_file(put('bomb.xml', article_set(inside.encode(), doctype=doctype))))
+    with pytest.raises(ReadError, match='declares the entity'):
+        list(read_file(put('bomb.xml', article_set(inside.encode(), doctype=doctype))))
 
 
 def test_a_bomb_in_the_root_s_attribute_is_refused(put):
@@ -521,7 +553,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert many[1] - few[1] < 15, f'{few[1]} MB for the small file, {many[1]} MB for the large one'
 
 
-@pytest.mark.parametrize('name, head, unit', [('endless.xml.gz', b'<PubmedArticleSet><PubmedArticle>', b'<x>word</x>'), ('endless.jsonl.gz', b'{"_id": "', b'0123456789')])
+@pytest.mark.parametrize('name, head, unit', [('endless.xml.gz', b'<PubmedArticleSet><PubmedArticle>', b'<x>word</x>'),
+                                              ('endless.jsonl.gz', b'{"_id": "', b'0123456789')])
 def test_a_record_without_end_is_given_up(tmp_path, name, head, unit):
     (tmp_path/name).write_bytes(gzip.compress(head) + gzip.compress(unit * 100_000) * 300)    # 300 MB and more, packed into one
     n, megabytes, said = in_a_process(tmp_path/name)

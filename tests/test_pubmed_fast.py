@@ -69,7 +69,8 @@ def test_a_block_is_counted_record_by_record_where_its_sums_are_wrong(tmp_path):
         (tmp_path/'a.xml').write_bytes(article_set(*one, spoilt, *one))
         fast, slow = both(tmp_path/'a.xml')
         assert fast == slow
-        assert [isinstance(d, Document) for d in quick_records(io.BytesIO(article_set(*one, spoilt, *one)))] == [True, True, usual, True, True]
+        assert [isinstance(d, Document) for d in quick_records(io.BytesIO(article_set(*one, spoilt, *one)))] == [True, True, usual, True,
+            True]
 
 
 def test_what_xml_forbids_is_unseen():
@@ -77,14 +78,17 @@ def test_what_xml_forbids_is_unseen():
     assert tidy('a\ufffeb\uffffc') == 'abc'
 
 
-NOISE = [b'<', b'>', b'</i>', b'<i>', b'<b/>', b'&', b'&amp;', b'&#233;', b'&#1;', b'&alpha;', b'<!-- x -->', b'<?pi?>', b'<![CDATA[x]]>', b']]>', b'"', b"'", b' ', b'\n', b'\t',
-         b'\x01', b'\xff', 'é\u2009ﬁ'.encode(), b'<PMID>5</PMID>', b'<sup>2</sup>', b'Label="X"', b' Type="Y"', b'</Article>', b'<MeshHeadingList>', b'<Language>fre</Language>']
+NOISE = [b'<', b'>', b'</i>', b'<i>', b'<b/>', b'&', b'&amp;', b'&#233;', b'&#1;', b'&alpha;', b'<!-- x -->', b'<?pi?>', b'<![CDATA[x]]>',
+         b']]>', b'"', b"'", b' ', b'\n', b'\t',
+         b'\x01', b'\xff', 'é\u2009ﬁ'.encode(), b'<PMID>5</PMID>', b'<sup>2</sup>', b'Label="X"', b' Type="Y"', b'</Article>',
+         b'<MeshHeadingList>', b'<Language>fre</Language>']
 
 
 def test_spoilt_records_never_read_otherwise(data_dir):
     "A record with something put in, taken out or doubled at a random place is read as the tree reads it, is left to it, or is broken XML."
     rng, seen, alike = random.Random(7), 0, 0
-    found = real_pieces(data_dir) + [(b'<PubmedArticleSet>', etree.tostring(pubmed_xml(d), encoding='utf-8'), b'</PubmedArticleSet>') for d in WRITTEN]
+    found = real_pieces(data_dir) + [(b'<PubmedArticleSet>', etree.tostring(pubmed_xml(d), encoding='utf-8'),
+                                      b'</PubmedArticleSet>') for d in WRITTEN]
     for _ in range(3000):
         head, piece, tail = rng.choice(found)
         limit = piece.find(b'<ReferenceList') if rng.random() < .9 else -1
@@ -102,14 +106,18 @@ def test_spoilt_records_never_read_otherwise(data_dir):
     assert alike > 250 and seen - alike < .25 * seen
 
 
-WRITTEN = [Document(str(n), title=f'Title {n} of a < b.', text='AIM: Why?\nRESULT: So.', year=2001, date='2001-02', journal='Journal', journal_abbr='J',
-                    authors=('Lee A', 'We All', 'Poe B Jr'), languages=('eng',), publication_types=('Review',), doi='10.1/x') for n in (1, 2)]
+WRITTEN = [Document(str(n), title=f'Title {n} of a < b.', text='AIM: Why?\nRESULT: So.', year=2001, date='2001-02', journal='Journal',
+                    journal_abbr='J',
+                    authors=('Lee A', 'We All', 'Poe B Jr'), languages=('eng',), publication_types=('Review',),
+                    doi='10.1/x') for n in (1, 2)]
 
 
-@cases('wrap', ['<!-- {} -->', '<Unknown>{}</Unknown>', '<![CDATA[{}]]>', '{}<ERROR>busy</ERROR>', '{}<DeleteCitation><PMID>3</PMID></DeleteCitation>', '<a/>{}', '{}{}', '{}<', '{}&x;'])
+@cases('wrap', ['<!-- {} -->', '<Unknown>{}</Unknown>', '<![CDATA[{}]]>', '{}<ERROR>busy</ERROR>',
+                '{}<DeleteCitation><PMID>3</PMID></DeleteCitation>', '<a/>{}', '{}{}', '{}<', '{}&x;'])
 def test_what_stands_around_records_is_seen(tmp_path, wrap):
     inside = ''.join(etree.tostring(pubmed_xml(d), encoding='unicode') for d in WRITTEN)
-    for xml in (article_set(inside.encode(), wrap.replace('{}', inside).encode(), inside.encode()), wrap.replace('{}', f'<PubmedArticleSet>{inside}</PubmedArticleSet>').encode()):
+    for xml in (article_set(inside.encode(), wrap.replace('{}', inside).encode(), inside.encode()),
+                wrap.replace('{}', f'<PubmedArticleSet>{inside}</PubmedArticleSet>').encode()):
         (tmp_path/'a.xml').write_bytes(xml)
         try: fast, slow = both(tmp_path/'a.xml')
         except ReadError: continue
@@ -118,7 +126,8 @@ def test_what_stands_around_records_is_seen(tmp_path, wrap):
 
 def test_a_namespace_and_an_entity_of_the_file_s_own(tmp_path):
     record = etree.tostring(pubmed_xml(WRITTEN[0]), encoding='unicode')
-    for xml in (f'<PubmedArticleSet xmlns:m="u">{record.replace("Title 1", "<m:b>Title</m:b> 1")}</PubmedArticleSet>', f'{DOCTYPE}<PubmedArticleSet>{record.replace("Title 1", "&alpha;")}{record}</PubmedArticleSet>',
+    for xml in (f'<PubmedArticleSet xmlns:m="u">{record.replace("Title 1", "<m:b>Title</m:b> 1")}</PubmedArticleSet>',
+                f'{DOCTYPE}<PubmedArticleSet>{record.replace("Title 1", "&alpha;")}{record}</PubmedArticleSet>',
                 f'<?xml version="1.0" encoding="iso-8859-1"?><PubmedArticleSet>{record.replace("Title 1", "é")}</PubmedArticleSet>'):
         (tmp_path/'a.xml').write_bytes(xml.encode('latin-1'))
         fast, slow = both(tmp_path/'a.xml')
@@ -126,7 +135,8 @@ def test_a_namespace_and_an_entity_of_the_file_s_own(tmp_path):
 
 
 def test_records_larger_than_a_block(tmp_path):
-    big = WRITTEN[0].__class__(**{f: getattr(WRITTEN[0], f) for f in WRITTEN[0].__struct_fields__} | {'text': 'word ' * 500_000 + 'end', 'sections': ()})
+    big = WRITTEN[0].__class__(**{f: getattr(WRITTEN[0], f) for f in WRITTEN[0].__struct_fields__} | {'text': 'word ' * 500_000 + 'end',
+        'sections': ()})
     write_pubmed([WRITTEN[1], big, WRITTEN[1]], tmp_path/'big.xml.gz')
     assert list(read_pubmed(tmp_path/'big.xml.gz')) == [WRITTEN[1], big, WRITTEN[1]]
 
@@ -143,19 +153,22 @@ def test_many_files_come_in_order(tmp_path):
     assert list(read_files(files, workers=2)) == wanted == list(read_files(map(str, files), workers=1))
     files[1].write_bytes(files[1].read_bytes()[:-9])
     found = []
-    with pytest.raises(ReadError, match=r'1\.xml\.gz: the gzip stream stops'): found.extend(r for r in read_files(files, workers=2) if not found.append(r) and False)
+    with pytest.raises(ReadError, match=r'1\.xml\.gz: the gzip stream stops'):
+        found.extend(r for r in read_files(files, workers=2) if not found.append(r) and False)
     assert found[:799] == wanted[:799]
 
 
 def test_a_reader_s_own_fault_names_the_file(tmp_path):
-    with pytest.raises(ReadError, match=r'x\.xml: its reader failed with ZeroDivisionError, a fault'): list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, failing))
+    with pytest.raises(ReadError, match=r'x\.xml: its reader failed with ZeroDivisionError, a fault'):
+        list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, failing))
 
 
 def dying(path): os._exit(7)
 
 
 def test_a_dead_worker_is_noticed(tmp_path):
-    with pytest.raises(ReadError, match=r'x\.xml: the process that read it has ended with 7'): list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, dying))
+    with pytest.raises(ReadError, match=r'x\.xml: the process that read it has ended with 7'):
+        list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, dying))
 
 
 def marking(path):
@@ -168,7 +181,8 @@ def test_no_worker_waits_for_its_listener_and_nothing_is_left(tmp_path, monkeypa
     monkeypatch.setattr('tempfile.tempdir', str(tmp_path/'kept'))
     records, deadline = read_files([tmp_path/'a', tmp_path/'b', tmp_path/'c'], 2, marking), time.monotonic() + 30
     assert next(records).id == '1'
-    while not ((tmp_path/'a.done').exists() and (tmp_path/'b.done').exists()): time.sleep(.05), time.monotonic() < deadline or pytest.fail('a worker waits')
+    while not ((tmp_path/'a.done').exists() and (tmp_path/'b.done').exists()):
+        time.sleep(.05), time.monotonic() < deadline or pytest.fail('a worker waits')
     assert not any((tmp_path/'kept').iterdir())     # the files have no names
     assert sum(1 for _ in records) == 14_999
     records = read_files([tmp_path/'a', tmp_path/'b'], 2, marking)
@@ -189,9 +203,12 @@ if __name__ == '__main__':
 
 def test_a_full_disk_says_so(tmp_path):
     (tmp_path/'full.py').write_text(FULL)
-    done = subprocess.run([sys.executable, tmp_path/'full.py'], cwd=tmp_path, env=os.environ | {'PYTHONPATH': f'{ROOT}:{ROOT/"tests"}', 'TMPDIR': str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, tmp_path/'full.py'], cwd=tmp_path,
+                          env=os.environ | {'PYTHONPATH': f'{ROOT}:{ROOT/"tests"}', 'TMPDIR': str(tmp_path)}, capture_output=True,
+                          text=True, timeout=60)
     assert done.stdout.split()[-1] == '500' and [p.name for p in tmp_path.iterdir()] == ['full.py']
-    assert re.search(r'ReadError: a: what was read of it could not be kept in .*cpqa-\w+ \(File too large\): make room there, name a larger folder in TMPDIR', done.stderr)
+    assert re.search(r'ReadError: a: what was read of it could not be kept in .*cpqa-\w+ \(File too large\): make room there, name a '
+                     r'larger folder in TMPDIR', done.stderr)
 
 
 LISTENER = '''
@@ -207,7 +224,8 @@ if __name__ == '__main__':
 def test_ctrl_c_leaves_no_process(tmp_path):
     (tmp_path/'listen.py').write_text(LISTENER)
     for name in ('a.xml', 'b.xml'): write_pubmed((Document(str(i), title='T') for i in range(1, 8000)), tmp_path/name)
-    p = subprocess.Popen([sys.executable, tmp_path/'listen.py', tmp_path/'a.xml', tmp_path/'b.xml'], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    p = subprocess.Popen([sys.executable, tmp_path/'listen.py', tmp_path/'a.xml', tmp_path/'b.xml'], cwd=ROOT, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert p.stdout.readline() == 'first\n'
     os.killpg(p.pid, signal.SIGINT)
     _, said = p.communicate(timeout=30)

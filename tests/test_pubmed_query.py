@@ -12,7 +12,9 @@ from cpqa.retrieval.pubmed_query import (EVERYTHING, QUERY_FIELDS, TAGS, Node, Q
 # Queries of the kinds that PubMed's help shows, and what each of them means.
 EXAMPLES = {
     'common cold AND (vitamin c OR zinc)': Node('AND', (QueryTerm('common cold'), Node('OR', (QueryTerm('vitamin c'), QueryTerm('zinc'))))),
-    '(heat OR humidity) AND multiple sclerosis': Node('AND', (Node('OR', (QueryTerm('heat'), QueryTerm('humidity'))), QueryTerm('multiple sclerosis'))),
+    '(heat OR humidity) AND multiple sclerosis': Node('AND',
+                                                      (Node('OR', (QueryTerm('heat'), QueryTerm('humidity'))),
+                                                       QueryTerm('multiple sclerosis'))),
     'arthritis NOT letter[pt]': Node('NOT', (QueryTerm('arthritis'), QueryTerm('letter', 'pt'))),
     '"kidney allograft"': QueryTerm('kidney allograft', quoted=True),
     '"kidney allograft"[tiab]': QueryTerm('kidney allograft', 'tiab', True),
@@ -58,14 +60,18 @@ def test_documented_examples(query):
 
 
 @cases('query, brackets', [
-    ('a AND b OR c', '(a AND b) OR c'), ('a OR b AND c', '(a OR b) AND c'), ('a OR b NOT c AND d', '((a OR b) NOT c) AND d'), ('a b OR c', 'a b OR c'),
-    ('a[ti] b[ti] OR c', '("a"[Title] AND "b"[Title]) OR c'), ('a AND (b OR c) NOT d', '(a AND (b OR c)) NOT d'), ('((a))', 'a'), ('a and b', 'a and b'),
+    ('a AND b OR c', '(a AND b) OR c'), ('a OR b AND c', '(a OR b) AND c'), ('a OR b NOT c AND d', '((a OR b) NOT c) AND d'),
+    ('a b OR c', 'a b OR c'),
+    ('a[ti] b[ti] OR c', '("a"[Title] AND "b"[Title]) OR c'), ('a AND (b OR c) NOT d', '(a AND (b OR c)) NOT d'), ('((a))', 'a'),
+    ('a and b', 'a and b'),
     ('NOT a NOT b', '("all"[Filter] NOT a) NOT b'), ('a NOT NOT b', 'a NOT ("all"[Filter] NOT b)')])
 def test_left_to_right(query, brackets): assert written(parse(query)) == brackets
 
 
 def test_words_before_a_date_stand_for_themselves():
-    assert parse('asthma 2010[dp] : 2012[dp] french[la]') == Node('AND', (QueryTerm('asthma'), QueryTerm('2010', 'dp', to='2012'), QueryTerm('french', 'la')))
+    assert parse('asthma 2010[dp] : 2012[dp] french[la]') == Node('AND',
+                                                                  (QueryTerm('asthma'), QueryTerm('2010', 'dp', to='2012'),
+                                                                   QueryTerm('french', 'la')))
     assert parse('asthma in children 2010:2012[dp]') == Node('AND', (QueryTerm('asthma in children'), QueryTerm('2010:2012', 'dp')))
 
 
@@ -76,10 +82,14 @@ def test_every_tag_is_known_in_any_case():
 
 
 REFUSED = {
-    'x[foo]': 'not a tag of PubMed', 'x[ti:~2]': 'near each other', '"x y"[mh:~2]': 'near each other', '"feed* x"[ti:~2]': 'truncated', 'fee*': 'at least four', '"a fee*"[ti]': 'at least four',
-    '(a': 'never closed', 'a)': 'closes nothing', 'a AND': 'on its right', 'a AND OR b': 'on its left', 'AND': 'on its left', 'NOT': 'on its right', '': 'nothing to search', '()': 'nothing to search',
-    '[ti]': 'follows no term', '(a)[ti]': 'follows no term', 'a[ti][ab]': 'follows no term', 'May[dp]': 'not a date', '2010/13[dp]': 'not a date', '2010/01/32[dp]': 'not a date', '2010:[dp]': 'not a date',
-    '2011:2010[dp]': 'before they begin', 'last 9999 years[dp]': 'before the year 1', '1[uid]:5[uid]': 'dates alone', 'zzz[sb]': 'not a filter', '"!"[ti]': 'no word'}
+    'x[foo]': 'not a tag of PubMed', 'x[ti:~2]': 'near each other', '"x y"[mh:~2]': 'near each other', '"feed* x"[ti:~2]': 'truncated',
+    'fee*': 'at least four', '"a fee*"[ti]': 'at least four',
+    '(a': 'never closed', 'a)': 'closes nothing', 'a AND': 'on its right', 'a AND OR b': 'on its left', 'AND': 'on its left',
+    'NOT': 'on its right', '': 'nothing to search', '()': 'nothing to search',
+    '[ti]': 'follows no term', '(a)[ti]': 'follows no term', 'a[ti][ab]': 'follows no term', 'May[dp]': 'not a date',
+    '2010/13[dp]': 'not a date', '2010/01/32[dp]': 'not a date', '2010:[dp]': 'not a date',
+    '2011:2010[dp]': 'before they begin', 'last 9999 years[dp]': 'before the year 1', '1[uid]:5[uid]': 'dates alone',
+    'zzz[sb]': 'not a filter', '"!"[ti]': 'no word'}
 
 
 @cases('query', REFUSED)
@@ -88,7 +98,8 @@ def test_what_cannot_run_is_refused_with_a_reason(query):
         with pytest.raises(QueryError, match=REFUSED[query]): act(query)
 
 
-ODD = {'cats or dogs': 'no operator', '"a b': 'no partner', 'a]': 'no partner', 'x[ad]': 'Affiliation', 'wom*n[ti]': 'star inside', 'elvish[la]': 'not a language', 'CD4(+)': 'hold no word', 'asthma 2010[dp]': 'the last words alone'}
+ODD = {'cats or dogs': 'no operator', '"a b': 'no partner', 'a]': 'no partner', 'x[ad]': 'Affiliation', 'wom*n[ti]': 'star inside',
+       'elvish[la]': 'not a language', 'CD4(+)': 'hold no word', 'asthma 2010[dp]': 'the last words alone'}
 
 
 @cases('query', ODD)
@@ -115,9 +126,12 @@ def test_any_text_is_read_or_refused(text):
     assert written(tree)
 
 
-parts = st.sampled_from(['a', 'b c', '"d e"', 'feed*', 'f[ti]', '"g h"[tiab:~2]', 'Growths, Knee[mh]', '"neoplasms/diet therapy"[majr:noexp]', 'smith j[au]', '"smith j"[au]', '2010:2011/05[dp]',
-                         '2010/02/03[dp]', '"last 5 years"[dp]', 'review[sb]', '1 2[uid]', '10.1/x[doi]', 'eng[la]', 'ear nose*[ta]', 'x[ad]'])
-trees = st.recursive(parts, lambda inner: st.lists(st.tuples(st.sampled_from((' AND ', ' OR ', ' NOT ', ' ')), inner), min_size=1, max_size=4).map(
+parts = st.sampled_from(['a', 'b c', '"d e"', 'feed*', 'f[ti]', '"g h"[tiab:~2]', 'Growths, Knee[mh]',
+                         '"neoplasms/diet therapy"[majr:noexp]', 'smith j[au]', '"smith j"[au]', '2010:2011/05[dp]',
+                         '2010/02/03[dp]', '"last 5 years"[dp]', 'review[sb]', '1 2[uid]', '10.1/x[doi]', 'eng[la]', 'ear nose*[ta]',
+                         'x[ad]'])
+trees = st.recursive(parts, lambda inner: st.lists(st.tuples(st.sampled_from((' AND ', ' OR ', ' NOT ', ' ')), inner), min_size=1,
+                                                   max_size=4).map(
     lambda row: '(' + ''.join(op * (i > 0) + q for i, (op, q) in enumerate(row)) + ')'), max_leaves=12)
 
 

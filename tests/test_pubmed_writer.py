@@ -19,9 +19,12 @@ LINE = st.text(CHARACTERS, max_size=40).map(tidy)
 WORDS = LINE.filter(bool)
 UI = st.from_regex('[DQ][0-9]{1,6}', fullmatch=True)
 TERM = st.builds(MeshTerm, LINE, UI, st.booleans())
-AUTHOR = st.one_of(WORDS, st.sampled_from(['Hambrick GW Jr', 'van der Berg A', 'Lee', 'WHO', 'Toy Study Group', 'Jr', 'A B', 'Müller Ä 3rd', 'Lee Jr']))
+AUTHOR = st.one_of(WORDS,
+                   st.sampled_from(['Hambrick GW Jr', 'van der Berg A', 'Lee', 'WHO', 'Toy Study Group', 'Jr', 'A B', 'Müller Ä 3rd',
+                                    'Lee Jr']))
 YEAR = st.integers(1500, 2099)
-DATE = st.one_of(st.just(''), YEAR.map(str), st.builds('{}-{:02}'.format, YEAR, st.integers(1, 12)), st.dates(date(1500, 1, 1), date(2099, 12, 31)).map(str))
+DATE = st.one_of(st.just(''), YEAR.map(str), st.builds('{}-{:02}'.format, YEAR, st.integers(1, 12)),
+                 st.dates(date(1500, 1, 1), date(2099, 12, 31)).map(str))
 LABEL = WORDS.map(lambda t: t.rstrip(' :')).filter(lambda t: t and t.upper() != 'UNLABELLED')
 
 
@@ -29,7 +32,8 @@ LABEL = WORDS.map(lambda t: t.rstrip(' :')).filter(lambda t: t and t.upper() != 
 def abstracts(draw):
     "A text and its sections, as reading makes them."
     text, sections = '', []
-    for label, body in draw(st.lists(st.tuples(st.one_of(st.just(''), st.sampled_from(['AIM', 'MATERIALS & METHODS', 'RESULTS']), LABEL), WORDS), max_size=4)):
+    for label, body in draw(st.lists(st.tuples(st.one_of(st.just(''), st.sampled_from(['AIM', 'MATERIALS & METHODS', 'RESULTS']), LABEL),
+                                               WORDS), max_size=4)):
         text += '\n' * bool(text) + (f'{label}: ' if label else '')
         if label: sections.append(Section(label, len(text), len(text) + len(body)))
         text += body
@@ -40,12 +44,16 @@ def abstracts(draw):
 def written(draw):
     "A document as reading PubMed makes them."
     (text, sections), when, short = draw(abstracts()), draw(DATE), draw(LINE)
-    corrections = st.builds(Correction, st.sampled_from(['ErratumIn', 'RetractionIn', 'CommentOn']), st.one_of(st.just(''), st.integers(1).map(str)), LINE)
+    corrections = st.builds(Correction, st.sampled_from(['ErratumIn', 'RetractionIn', 'CommentOn']),
+                            st.one_of(st.just(''), st.integers(1).map(str)), LINE)
     number = draw(st.integers(1, 10**8))
-    return Document(str(number), title=draw(LINE), text=text, sections=sections, year=int(when[:4]) if when else None, date=when, journal=draw(WORDS) if short else draw(LINE),
-                    journal_abbr=short, publication_types=tuple(draw(st.lists(WORDS, max_size=3))), languages=tuple(draw(st.lists(WORDS, max_size=2))),
+    return Document(str(number), title=draw(LINE), text=text, sections=sections, year=int(when[:4]) if when else None, date=when,
+                    journal=draw(WORDS) if short else draw(LINE),
+                    journal_abbr=short, publication_types=tuple(draw(st.lists(WORDS, max_size=3))),
+                    languages=tuple(draw(st.lists(WORDS, max_size=2))),
                     mesh=tuple(draw(st.lists(st.builds(MeshHeading, TERM, st.lists(TERM, max_size=2).map(tuple)), max_size=3))),
-                    doi=draw(st.sampled_from(['', f'10.1000/toy.{number}', '10.1/a<b>&c'])), pmcid=draw(st.sampled_from(['', f'PMC{number}'])),
+                    doi=draw(st.sampled_from(['', f'10.1000/toy.{number}', '10.1/a<b>&c'])),
+                    pmcid=draw(st.sampled_from(['', f'PMC{number}'])),
                     corrections=tuple(draw(st.lists(corrections, max_size=2))), authors=tuple(draw(st.lists(AUTHOR, max_size=4))))
 
 
@@ -89,7 +97,8 @@ def test_any_sections_keep_the_words():
     text = 'Start. Methods\nwere old. They\n\nwere good. End'
     d = Document('1', text=text, sections=(Section('M', 7, 29), Section('IN', 15, 20), Section('R', 29, len(text))))
     back = read_record(pubmed_xml(d), '')
-    assert ' '.join(back.text.split()) == 'Start. M: Methods were old. They R: were good. End' and [s.label for s in back.sections] == ['M', 'R']
+    assert ' '.join(back.text.split()) == 'Start. M: Methods were old. They R: were good. End' and [s.label for s in back.sections] == ['M',
+        'R']
 
 
 @pytest.mark.parametrize('name', ['out.xml', 'out.xml.gz'])

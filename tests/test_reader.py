@@ -15,7 +15,11 @@ from cpqa.core.records import Document, Evidence, Passage
 from cpqa.passages.rerankers import BM25Reranker, CosineReranker, NoReranker
 from cpqa.pipeline import CancerQA, Finding
 
-TAMOXIFEN, SOURDOUGH, CAR_T = 'What are the side effects of tamoxifen?', 'How do I bake sourdough bread?', 'Is tisagenlecleucel effective for B-cell lymphoma?'
+TAMOXIFEN, SOURDOUGH, CAR_T = (
+    'What are the side effects of tamoxifen?',
+    'How do I bake sourdough bread?',
+    'Is tisagenlecleucel effective for B-cell lymphoma?',
+)
 
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
@@ -102,8 +106,10 @@ def test_few_short_sentences_are_scored(qa):
 def test_a_model_that_misbehaves_leaves_an_answer(qa, scores):
     documents, evidence = library(3)
     model, plain = Counting(scores), QuotingReader(qa.encoder)
-    answer = QuotingReader(qa.encoder, reranker=model, calibration=model).read(Gathered('Does tea help adults to sleep?', evidence, documents))
-    assert answer.citations == plain.read(Gathered('Does tea help adults to sleep?', evidence, documents)).citations and 'reranker failed' in answer.notes[0]
+    answer = QuotingReader(qa.encoder, reranker=model,
+                           calibration=model).read(Gathered('Does tea help adults to sleep?', evidence, documents))
+    assert answer.citations == plain.read(Gathered('Does tea help adults to sleep?', evidence,
+                                                   documents)).citations and 'reranker failed' in answer.notes[0]
 
 
 def test_newer_papers_and_reviews_come_first_where_all_else_is_alike(qa):

@@ -15,7 +15,8 @@ def blocks(language: str) -> list[str]: return re.findall(rf'^```{language}\n(.*
 
 
 def settled(text: str) -> list[str]:
-    "The lines of an answer without line ends' white space and without the decimals of scores, the second of which a processor's arithmetic may change."
+    """The lines of an answer without line ends' white space and without the decimals of scores, the second of which a processor's
+    arithmetic may change."""
     return [re.sub(r'(?<![\d.])[01]\.\d\d\b', '0.##', line.rstrip()) for line in text.strip().splitlines()]
 
 

@@ -49,7 +49,8 @@ def citations(draw, pmids=ids):
 
 def answers(pmids=ids):
     return st.builds(Answer, words, words, st.lists(citations(pmids), max_size=4).map(tuple), st.lists(evidence, max_size=2).map(tuple),
-                     st.booleans(), st.lists(words.map(said), max_size=2).map(tuple), words, st.dictionaries(words, scores, max_size=3), words)
+                     st.booleans(), st.lists(words.map(said), max_size=2).map(tuple), words, st.dictionaries(words, scores, max_size=3),
+                     words)
 
 
 @given(spans())

@@ -52,7 +52,8 @@ def models(folders): return {name: kind(folders[name], 'cpu') for name, (_, kind
 def model(request, models): return models[request.param]
 
 
-TEXTS = [s for d in TOY for s in d.text.split('. ') if s] + ['Übergewicht erhöht das Risiko.', '大腸がんのリスク', 'a', '\x00\x07 aspirin \x1b[31m', 'risk ' * 60]
+TEXTS = [s for d in TOY for s in d.text.split('. ') if s] + ['Übergewicht erhöht das Risiko.', '大腸がんのリスク', 'a', '\x00\x07 aspirin \x1b[31m',
+                                                             'risk ' * 60]
 words = st.lists(st.sampled_from(TEXTS) | st.text(min_size=1, max_size=80), max_size=7)
 
 
@@ -200,7 +201,8 @@ def test_a_gpu_that_is_not_there_is_an_error(folders, monkeypatch):
     assert pretrained_models.placed(None, None, 'fp16') == ('cpu', 'fp32')
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 1)
-    assert pretrained_models.placed(None, None, 'bf16') == ('cuda', 'bf16') and pretrained_models.placed('cuda:0', None, 'bf16') == ('cuda:0', 'bf16')
+    assert pretrained_models.placed(None, None, 'bf16') == ('cuda', 'bf16') and pretrained_models.placed('cuda:0', None,
+        'bf16') == ('cuda:0', 'bf16')
     with pytest.raises(ModelError, match='no cuda:1 here'): pretrained_models.placed('cuda:1', None, 'fp16')
     with pytest.raises(ModelError, match='not a device'): pretrained_models.placed('gpu', None, 'fp16')
     assert pretrained_models.placed('cpu:0', None, 'fp16') == ('cpu', 'fp32')
@@ -249,7 +251,8 @@ def test_nothing_of_a_model_is_run(folders, tmp_path):
     (folder/'model.safetensors').unlink()
     (folder/'pytorch_model.bin').write_bytes(pickle.dumps(Trap()))
     with pytest.raises(ModelError, match='could not be loaded'): CrossEncoderReranker(folder, 'cpu')
-    config = (folder/'config.json').read_text().replace('"bert"', '"strange"', 1).replace('{', '{"auto_map": {"AutoConfig": "evil.Config"},', 1)
+    config = (folder/'config.json').read_text().replace('"bert"', '"strange"',
+                                                        1).replace('{', '{"auto_map": {"AutoConfig": "evil.Config"},', 1)
     (folder/'config.json').write_text(config)
     (folder/'evil.py').write_text(f'open({str(trap)!r}, "w")')
     with pytest.raises(ModelError, match='could not be loaded'): CrossEncoderReranker(folder, 'cpu')
@@ -262,7 +265,8 @@ def test_every_name_makes_a_reranker_that_scores(folders):
     encoder = EmbeddedEncoder()
     alone = [row.name for row in RERANKERS.own if not row.argument or row.optional]   # also one whose row was added later
     names = [*alone, f'cross-encoder:{folders["bert"]}', f'colbert:{folders["colbert"]}', f'monot5:{folders["t5"]}']
-    assert {'none', 'bm25', 'cosine', 'default'} <= set(alone) and {n.partition(':')[0] for n in names} | {'fast'} <= set(RERANKERS.names)   # fast has its own tests
+    # fast has its own tests
+    assert {'none', 'bm25', 'cosine', 'default'} <= set(alone) and {n.partition(':')[0] for n in names} | {'fast'} <= set(RERANKERS.names)
     found = [passage(t, n) for n, t in enumerate(TEXTS)]
     for name in names:
         made = reranker(name, lambda: encoder)
@@ -275,7 +279,8 @@ def test_none_keeps_the_order_and_bm25_does_not_mind_it(texts, data):
     found = [passage(t, n) for n, t in enumerate(texts)]
     assert np.argsort(-NoReranker().score(QUESTION, found), kind='stable').tolist() == list(range(len(found)))
     order = data.draw(st.permutations(range(len(found))))
-    np.testing.assert_allclose(BM25Reranker().score(QUESTION, [found[i] for i in order]), BM25Reranker().score(QUESTION, found)[list(order)], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(BM25Reranker().score(QUESTION, [found[i] for i in order]),
+                               BM25Reranker().score(QUESTION, found)[list(order)], rtol=1e-5, atol=1e-6)
 
 
 def test_stored_vectors_are_used_and_not_made_again():

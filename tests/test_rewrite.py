@@ -15,17 +15,30 @@ from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.cancer_lexicon import Lexicon
 from cpqa.retrieval.query_ladder import BooleanQuery, Walk, walk
 from cpqa.retrieval.pubmed_query import lint
-from cpqa.retrieval.rewriters import REWRITERS, ExpandingRewriter, LLMRewriter, RuleRewriter, checked_rungs, first_object, repaired, rewriter
+from cpqa.retrieval.rewriters import (
+    REWRITERS,
+    ExpandingRewriter,
+    LLMRewriter,
+    RuleRewriter,
+    checked_rungs,
+    first_object,
+    repaired,
+    rewriter,
+)
 from cpqa.retrieval.spelling import Speller, slips
 
 RULES = RuleRewriter()
-QUESTIONS = ('can colon polips turn to canser', 'Does "HER-2" AND (BRCA1 OR p53) matter[ti]?', 'What is Aramchol?', 'what is it', 'Vitamin D* for type 2 diabetes?',
-             'Is IL-2/IFN-α used in α1-antitrypsin deficiency?', 'DOES SMOKING CAUSE LUNG CANCER OR NOT', "Crohn's & Hodgkin's", 'ALL in a child: which drugs?', 'x', '5', 'β', '肺がん',
-             'a 62-year-old woman with ' + 'cough, weight loss and ' * 60 + 'lung cancer', 'NOT', '"', 'tumour necrosis factor', 'tamoxifen ' * 200, 'A' * 5000, "d'''x", 'e.g. i.e.')
+QUESTIONS = ('can colon polips turn to canser', 'Does "HER-2" AND (BRCA1 OR p53) matter[ti]?', 'What is Aramchol?', 'what is it',
+             'Vitamin D* for type 2 diabetes?',
+             'Is IL-2/IFN-α used in α1-antitrypsin deficiency?', 'DOES SMOKING CAUSE LUNG CANCER OR NOT', "Crohn's & Hodgkin's",
+             'ALL in a child: which drugs?', 'x', '5', 'β', '肺がん',
+             'a 62-year-old woman with ' + 'cough, weight loss and ' * 60 + 'lung cancer', 'NOT', '"', 'tumour necrosis factor',
+             'tamoxifen ' * 200, 'A' * 5000, "d'''x", 'e.g. i.e.')
 
 
 class Result:
-    def __init__(self, ids, count=None, warnings=()): self.ids, self.count, self.warnings = tuple(ids), len(ids) if count is None else count, warnings
+    def __init__(self, ids, count=None, warnings=()):
+        self.ids, self.count, self.warnings = tuple(ids), len(ids) if count is None else count, warnings
 
 
 class Scripted:
@@ -51,7 +64,8 @@ def test_every_rung_can_be_searched(question):
 
 
 @examples(150)
-@given(st.text(max_size=120) | st.lists(st.sampled_from(['AND', 'or', 'NOT', '"', '(', ')', '[mh]', '*', 'cancer', 'lung', 'p53', "'s", '-', 'x', ':', '2', 'É', 'the']), max_size=12).map(' '.join))
+@given(st.text(max_size=120) | st.lists(st.sampled_from(['AND', 'or', 'NOT', '"', '(', ')', '[mh]', '*', 'cancer', 'lung', 'p53', "'s", '-',
+                                                         'x', ':', '2', 'É', 'the']), max_size=12).map(' '.join))
 def test_no_text_breaks_the_rules(question):
     try: r = RULES.rewrite(question)
     except CpqaError as e: assert 'holds no word' in str(e); return
@@ -68,7 +82,9 @@ def test_the_ladder_goes_from_specific_to_general():
         code = found.replace(' AND ', ' and ').replace(' OR ', ' or ')
         return {i for i, text in documents.items() if eval(code, {'has': lambda w, t=text: bool(re.search(rf'\b{re.escape(w)}\b', t))})}
 
-    for question in ('Does aspirin lower the risk of colorectal cancer?', 'What helps against fatigue in women with breast cancer after chemotherapy?', 'Is screening for lung cancer by CT useful in smokers?'):
+    for question in ('Does aspirin lower the risk of colorectal cancer?',
+                     'What helps against fatigue in women with breast cancer after chemotherapy?',
+                     'Is screening for lung cancer by CT useful in smokers?'):
         sets = [matches(q.text) for q in RULES.ladder(question) if not q.why.startswith('a name')]   # that one steps aside, not down
         first = 1 if sets[0] <= sets[1] else 0
         for a, b in zip(sets[first:], sets[first + 1:]): assert a <= b or len(a) <= len(b), question
@@ -76,7 +92,8 @@ def test_the_ladder_goes_from_specific_to_general():
 
 
 def test_the_core_stays_till_the_last_rung():
-    for q in RULES.ladder('Does aspirin lower the risk of breast cancer in older women who smoke?')[:-1]: assert '"breast cancer"[tiab]' in q.text
+    for q in RULES.ladder('Does aspirin lower the risk of breast cancer in older women who smoke?')[:-1]:
+        assert '"breast cancer"[tiab]' in q.text
 
 
 def test_a_question_in_capitals_is_read_as_one_in_small_letters():
@@ -101,7 +118,8 @@ def test_an_endless_word_takes_no_time(word):
 
 
 def test_the_core_of_a_long_story_is_found_at_its_end():
-    story = 'My aunt, a retired teacher from Bristol with three cats, two sons, diabetes, gout, cataracts, vertigo, psoriasis, a pacemaker, shingles and migraine, was told she has cervical cancer.'
+    story = ('My aunt, a retired teacher from Bristol with three cats, two sons, diabetes, gout, cataracts, vertigo, psoriasis, a '
+             'pacemaker, shingles and migraine, was told she has cervical cancer.')
     rungs = RULES.ladder(story)
     for q in rungs[1:-1]: assert '"cervical cancer"[tiab]' in q.text and q.text.count(' AND ') < 12
     assert 'aunt[tiab]' in rungs[-1].text
@@ -131,10 +149,14 @@ def test_without_a_speller_nothing_is_corrected():
 
 # ---- spelling
 
-MISSPELLED = {'wat is the tretment for brest canser': 'treatment breast cancer', 'stage 4 pancriatic cancer simptoms': 'pancreatic symptoms', 'does kemo cause naussia': 'chemo nausea',
-              'is metastisis of melenoma curable': 'metastasis melanoma', 'side efects of radation therepy for thyriod cancer': 'effects radiation therapy thyroid',
-              'HPV vacine and cervicle cancer': 'vaccine cervical', 'prostrate cancer sergery incontinance': 'prostate surgery incontinence', 'lymph nods swolen in lukemia': 'swollen leukemia',
-              'limfoma hodgekins survival': 'lymphoma hodgkins', 'bladdr tumer biopsey': 'bladder tumor biopsy', 'hemorage after hystorectomy ovarian cancer': 'hemorrhage hysterectomy',
+MISSPELLED = {'wat is the tretment for brest canser': 'treatment breast cancer',
+              'stage 4 pancriatic cancer simptoms': 'pancreatic symptoms', 'does kemo cause naussia': 'chemo nausea',
+              'is metastisis of melenoma curable': 'metastasis melanoma',
+              'side efects of radation therepy for thyriod cancer': 'effects radiation therapy thyroid',
+              'HPV vacine and cervicle cancer': 'vaccine cervical',
+              'prostrate cancer sergery incontinance': 'prostate surgery incontinence', 'lymph nods swolen in lukemia': 'swollen leukemia',
+              'limfoma hodgekins survival': 'lymphoma hodgkins', 'bladdr tumer biopsey': 'bladder tumor biopsy',
+              'hemorage after hystorectomy ovarian cancer': 'hemorrhage hysterectomy',
               'immunotherpy checkpoint inhibiters': 'immunotherapy inhibitors', 'alcahol on tamoxifin': 'alcohol tamoxifen'}
 
 
@@ -143,14 +165,17 @@ def test_patients_spelling(written, meant): assert set(meant.split()) <= set(Spe
 
 
 def test_names_and_real_words_stay():
-    right = ('tisagenlecleucel axicabtagene EGFR p53 BRCA1 HER-2 PD-L1 milvexian aramchol lanifibranor tofersen perforin cohesin elegans homolog kinases lamin leukaemia tumour oesophagus anaemia '
-             'colour analyse favoring modeling overexpression noncoding neurodevelopmental microdeletions nivolumab pembrolizumab osimertinib venetoclax').split()
+    right = ('tisagenlecleucel axicabtagene EGFR p53 BRCA1 HER-2 PD-L1 milvexian aramchol lanifibranor tofersen perforin cohesin elegans '
+             'homolog kinases lamin leukaemia tumour oesophagus anaemia '
+             'colour analyse favoring modeling overexpression noncoding neurodevelopmental microdeletions nivolumab pembrolizumab '
+             'osimertinib venetoclax').split()
     for word in right: assert Speller().correct(f'does {word} matter')[1] == (), word
 
 
 def test_the_words_of_our_own_notes_and_lexicon_are_never_corrected():
     speller = Speller()
-    changed = {c.written for n in demo_notes() for c in speller.correct(n.text)[1]} | {c.written for t in Lexicon.load().terms for c in speller.correct(t)[1]}
+    changed = {c.written for n in demo_notes() for c in speller.correct(n.text)[1]} | {c.written for t in Lexicon.load().terms
+        for c in speller.correct(t)[1]}
     assert len(changed) <= 5, changed
 
 
@@ -187,7 +212,8 @@ def test_the_walk_against_a_plain_reading(rungs, enough, more):
         if len(kept) >= enough: break
     done = walk(queries, search, enough, most)
     assert list(done.ids) == kept[:most] and [h.score for h in done.hits] == sorted({h.score for h in done.hits}, reverse=True)
-    assert sum(r.new for r in done.audit) == len(done.hits) and all(r.moved_on for r in done.audit) and done.audit[-1].kept == len(done.hits)
+    assert sum(r.new for r in done.audit) == len(done.hits) and all(r.moved_on
+                                                                    for r in done.audit) and done.audit[-1].kept == len(done.hits)
     assert Walk.from_json(done.to_json()) == done
 
 
@@ -215,7 +241,8 @@ def test_a_bug_in_a_search_is_not_swallowed():
 
 # ---- language models
 
-STEP1 = json.dumps({'question': 'does aspirin prevent colon cancer', 'concepts': ['aspirin', 'colon cancer'], 'relations': [], 'intent': 'prevention'})
+STEP1 = json.dumps({'question': 'does aspirin prevent colon cancer', 'concepts': ['aspirin', 'colon cancer'], 'relations': [],
+                    'intent': 'prevention'})
 QUESTION = 'does asprin prevent colon canser'
 
 
@@ -241,8 +268,10 @@ def test_the_question_is_data_in_the_users_message():
     assert json.loads(user.content)['question'] == nasty
 
 
-BAD = ['', '   ', 'I am sorry, but I cannot help with that.', '{', '{' * 5000, '[' * 50_000, '{"queries": []}', '{"queries": {}}', '{"queries": [5]}', '{"queries": [{"q": "x"}]}', 'null', '{"a":' * 3000,
-       ladder('', ' '), ladder('(((', 'AND'), ladder('x' * 5000), '{"queries": ["\\u0000"]}', CpqaError('down'), TimeoutError(), ValueError('bug'), RecursionError()]
+BAD = ['', '   ', 'I am sorry, but I cannot help with that.', '{', '{' * 5000, '[' * 50_000, '{"queries": []}', '{"queries": {}}',
+       '{"queries": [5]}', '{"queries": [{"q": "x"}]}', 'null', '{"a":' * 3000,
+       ladder('', ' '), ladder('(((', 'AND'), ladder('x' * 5000), '{"queries": ["\\u0000"]}', CpqaError('down'), TimeoutError(),
+       ValueError('bug'), RecursionError()]
 
 
 @cases('said', BAD)
@@ -265,7 +294,8 @@ def test_texts_are_bounded_and_on_one_line():
 
 
 def test_a_bad_rung_is_repaired_or_dropped_and_named():
-    rungs, notes = checked_rungs(tuple(json.loads(ladder('(aspirin[tiab]', 'polyps[tiab]', 'AND', 'x' * 3000))['queries'][i]['query'] for i in range(4)))
+    rungs, notes = checked_rungs(
+        tuple(json.loads(ladder('(aspirin[tiab]', 'polyps[tiab]', 'AND', 'x' * 3000))['queries'][i]['query'] for i in range(4)))
     assert [q.text for q in rungs] == ['(aspirin[tiab])', 'polyps[tiab]']
     assert [n.split(':')[0] for n in notes] == ['a rung was repaired', 'a rung was dropped', 'a rung was dropped']
 
@@ -276,7 +306,8 @@ def test_too_many_rungs_are_cut_and_counted():
 
 
 @examples(200)
-@given(st.text(max_size=200) | st.lists(st.sampled_from(['(', ')', '"', '[tiab]', '[xx]', 'AND', 'OR', 'NOT', 'cancer', '[mh]', '{', '}', '“']), max_size=14).map(' '.join))
+@given(st.text(max_size=200) | st.lists(st.sampled_from(['(', ')', '"', '[tiab]', '[xx]', 'AND', 'OR', 'NOT', 'cancer', '[mh]', '{', '}',
+                                                         '“']), max_size=14).map(' '.join))
 def test_whatever_is_repaired_can_be_read_or_is_refused(text):
     once = repaired(text)
     assert repaired(once) == once
@@ -299,7 +330,8 @@ def test_an_order_in_the_question_changes_no_more_than_the_query():
 
 
 def test_rewriters_by_name():
-    assert type(rewriter()) is RuleRewriter and type(rewriter('llm', Scripted(''))) is LLMRewriter and type(rewriter('hyde', Scripted(''))) is ExpandingRewriter
+    assert type(rewriter()) is RuleRewriter and type(rewriter('llm', Scripted(''))) is LLMRewriter and type(rewriter('hyde',
+        Scripted(''))) is ExpandingRewriter
     with pytest.raises(CpqaError, match='choose one of rules, llm, query2doc, hyde, rag-fusion'): rewriter('bm25')
     for name in list(REWRITERS)[1:]:
         with pytest.raises(CpqaError, match='needs a language model'): rewriter(name)

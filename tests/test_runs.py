@@ -30,7 +30,8 @@ TOYS = some(4)
 def echo(q: Question) -> Outcome:
     "Answers A, and fails on q2."
     if q.id == 'q2': raise TimeoutError('too slow — μετά')
-    return Outcome(q.id, 'A', (Hit('t1', 2.5), Hit('t2', -1.0)), {'search': 1.0}, {'in': 10, 'out': 2}, 0.25, raw=f'Answer: “A”\u2028 for {q.id}')
+    return Outcome(q.id, 'A', (Hit('t1', 2.5), Hit('t2', -1.0)), {'search': 1.0}, {'in': 10, 'out': 2}, 0.25,
+                   raw=f'Answer: “A”\u2028 for {q.id}')
 
 
 def kept(r: Run) -> dict[str, dict]:
@@ -54,7 +55,8 @@ def whole(tmp_path_factory) -> bytes:
 
 def test_the_file_is_plain_json_lines(whole):
     first, *lines = [json.loads(line) for line in whole.decode().split('\n')[:-1]]
-    assert first['kind'] == KIND and first['system'] == {'name': 'echo', 'parts': {'reader': 'none'}, 'parameters': {'k': 2, 'deep': {'list': [1, 2.5, None, True]}}}
+    assert first['kind'] == KIND and first['system'] == {'name': 'echo', 'parts': {'reader': 'none'},
+                                                         'parameters': {'k': 2, 'deep': {'list': [1, 2.5, None, True]}}}
     assert first['dataset'] == {'name': 'toy', 'checksum': TOYS.checksum(), 'n': 4} and first['seed'] == 3
     assert [line['id'] for line in lines] == ['q0', 'q1', 'q2', 'q3']
     assert lines[0]['hits'] == [{'id': 't1', 'score': 2.5}, {'id': 't2', 'score': -1.0}] and lines[0]['raw'] == 'Answer: “A”\u2028 for q0'
@@ -78,15 +80,20 @@ def test_no_secret_and_no_name_in_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', home)
     monkeypatch.setenv('SOME_API_KEY', secret)
     monkeypatch.setenv('HARMLESS', 'a-value-of-the-environment')
-    monkeypatch.setattr(sys, 'argv', [f'{home}/bin/cpqa', 'eval', '--out', f'{home}/runs/a.jsonl', '--api-key', 'hunter2', f'--library={home}/lib/x', key])
+    monkeypatch.setattr(sys, 'argv', [f'{home}/bin/cpqa', 'eval', '--out', f'{home}/runs/a.jsonl', '--api-key', 'hunter2',
+                                      f'--library={home}/lib/x', key])
     def leaky(q):
-        if q.id == 'q0': raise RuntimeError(f'401: bad key {key} in {{"x-api-key": "hunter2"}} of {home}/.config/key.txt, {secret}, Authorization: Bearer hunter2')
-        if q.id == 'q1': return Outcome(q.id, f'my key is {key}', raw=f'{secret} and {key}', error=f'https://alice:hunter2@example.org {"A1b2" * 20}')
+        if q.id == 'q0':
+            raise RuntimeError(f'401: bad key {key} in {{"x-api-key": "hunter2"}} of {home}/.config/key.txt, {secret}, Authorization: '
+                               'Bearer hunter2')
+        if q.id == 'q1':
+            return Outcome(q.id, f'my key is {key}', raw=f'{secret} and {key}', error=f'https://alice:hunter2@example.org {"A1b2" * 20}')
         raise RuntimeError('x' * 100_000 + key)
     path = tmp_path/'run.jsonl'
     run(SYSTEM, leaky, TOYS, path)
     text = path.read_text(encoding='utf-8')
-    for word in (key, 'abcdef', 'hunter2', secret, 'alice', 'a-value-of-the-environment', 'A1b2A1b2', *[name for name in (socket.gethostname(), getpass.getuser()) if len(name) > 5]):
+    for word in (key, 'abcdef', 'hunter2', secret, 'alice', 'a-value-of-the-environment', 'A1b2A1b2',
+                 *[name for name in (socket.gethostname(), getpass.getuser()) if len(name) > 5]):
         assert word not in text, word
     assert Run.read(path).header.command == 'cpqa eval --out ~/runs/a.jsonl --api-key [cut] --library=~/lib/x [cut]'
     assert max(len(o.error) for o in Run.read(path).outcomes.values()) == 200
@@ -104,7 +111,8 @@ def test_a_file_cut_at_any_byte_is_continued(tmp_path, monkeypatch):
     whole = path.read_bytes()   # a file of two sittings
     assert ['kind' in json.loads(line) for line in whole.splitlines()] == [True, False, False, True, False, False]
     expected = kept(Run.read(path))
-    ends = [n for at, byte in enumerate(whole) if byte == ord('\n') for n in (at, at + 1, at + 2)]   # and what stands around each end of a line
+    # and what stands around each end of a line
+    ends = [n for at, byte in enumerate(whole) if byte == ord('\n') for n in (at, at + 1, at + 2)]
     for cut in sorted({0, *ends} & set(range(len(whole) + 1)) | set(sample(range(len(whole) + 1), 150))):
         path.write_bytes(whole[:cut])
         present = {json.loads(line)['id'] for line in whole[:cut].split(b'\n') if _is_outcome(line)}
@@ -151,7 +159,8 @@ def test_a_spoilt_line_is_a_fault_and_its_question_is_asked_again(whole, tmp_pat
     assert asked == ['q1'] and done.n_missing == 0 and len(done.faults) == 1 and done.faults == Run.read(path).faults
 
 
-@cases('line', [b'\xff\xfe', b'[1]', b'7', b'null', b'{"id":""}', b'{"id":"q1","cost":NaN}', b'[' * 100_000, b'{"id":"q9","hits":[{"id":"a","score":1e999}]}'])
+@cases('line', [b'\xff\xfe', b'[1]', b'7', b'null', b'{"id":""}', b'{"id":"q1","cost":NaN}', b'[' * 100_000,
+                b'{"id":"q9","hits":[{"id":"a","score":1e999}]}'])
 def test_lines_that_are_no_outcomes_are_faults(whole, tmp_path, line):
     found = Run.read(_written(tmp_path/'run.jsonl', whole + line + b'\n\n'))
     assert len(found.faults) == 1 and found.n_missing == 0 and found.faults[0].startswith('line 6 cannot be read')
@@ -162,7 +171,8 @@ def test_a_second_outcome_is_a_fault_unless_the_first_failed(whole, tmp_path):
     other = lines[1].replace(b'"prediction":"A"', b'"prediction":"B"')
     path = _written(tmp_path/'run.jsonl', whole + other)
     found = Run.read(path)
-    assert found.faults == ['line 6: a second outcome of q0, of which the first counts'] and found.outcomes['q0'].prediction == 'A' and found.retried == 0
+    assert found.faults == ['line 6: a second outcome of q0, of which the first counts'] and found.outcomes[
+        'q0'].prediction == 'A' and found.retried == 0
     found = Run.read(_written(path, whole + other.replace(b'"q0"', b'"q2"')))
     assert found.faults == [] and found.retried == 1 and found.n_failed == 0 and found.spent == {'in': 40, 'out': 8, 'dollars': 1.0}
 
@@ -170,7 +180,8 @@ def test_a_second_outcome_is_a_fault_unless_the_first_failed(whole, tmp_path):
 def test_an_outcome_of_no_question_is_a_fault(whole, tmp_path):
     path = _written(tmp_path/'run.jsonl', whole.replace(b'"id":"q1"', b'"id":"q7"'))
     done = run(SYSTEM, echo, TOYS, path, seed=3)
-    assert done.faults == ['q7: the file holds an outcome of no question of toy, which was left out'] and sorted(done.outcomes) == ['q0', 'q1', 'q2', 'q3'] and done.n_missing == 0
+    assert done.faults == ['q7: the file holds an outcome of no question of toy, which was left out'] and sorted(done.outcomes) == ['q0',
+        'q1', 'q2', 'q3'] and done.n_missing == 0
     assert sorted(per_question(Run.read(path), TOYS, lambda q, o: 1.0)) == ['q0', 'q1', 'q2', 'q3']
 
 
@@ -185,8 +196,10 @@ def test_errors_are_asked_again_only_if_told(whole, tmp_path):
 # ---- files of others
 
 @cases('change, what', [
-    (dict(system=System('echo')), 'system'), (dict(system=System('other', SYSTEM.parts, SYSTEM.parameters)), 'system'), (dict(questions=some(5)), 'dataset'),
-    (dict(questions=Questions('toy', [question(0, part='other'), *list(TOYS)[1:]])), 'dataset'), (dict(seed=4), 'seed'), (dict(seed=None), 'seed'),
+    (dict(system=System('echo')), 'system'), (dict(system=System('other', SYSTEM.parts, SYSTEM.parameters)), 'system'),
+    (dict(questions=some(5)), 'dataset'),
+    (dict(questions=Questions('toy', [question(0, part='other'), *list(TOYS)[1:]])), 'dataset'), (dict(seed=4), 'seed'),
+    (dict(seed=None), 'seed'),
     (dict(switches=LeakFree()), 'switches')])
 def test_another_run_is_never_mixed_in(whole, tmp_path, change, what):
     path = _written(tmp_path/'run.jsonl', whole)
@@ -199,8 +212,10 @@ def test_the_same_questions_under_another_name_are_the_same_dataset(whole, tmp_p
     assert run(SYSTEM, never, some(4, 'renamed'), _written(tmp_path/'run.jsonl', whole), seed=3).n_missing == 0
 
 
-@cases('data', [b'Buy milk', b'Buy milk\n', b'{"id":"q1"}\n', b'{"kind":"other"}\n', b'{"kind":7}\n', b'{"kind":"cpqa run"}\n', b'{"kind":"cpqa run","format":2}\n',
-                                  b'{"kind":"cpqa run","format":1,"system":{}}\n', b'\x89PNG\r\n', b'\n\n[]\n', b'{"kind":"cpqa run","format":1,"sys\n'])
+@cases('data', [b'Buy milk', b'Buy milk\n', b'{"id":"q1"}\n', b'{"kind":"other"}\n', b'{"kind":7}\n', b'{"kind":"cpqa run"}\n',
+                b'{"kind":"cpqa run","format":2}\n',
+                                  b'{"kind":"cpqa run","format":1,"system":{}}\n', b'\x89PNG\r\n', b'\n\n[]\n',
+                                  b'{"kind":"cpqa run","format":1,"sys\n'])
 def test_other_files_are_refused_and_left_alone(tmp_path, data):
     path = _written(tmp_path/'run.jsonl', data)
     with pytest.raises(RunError): run(SYSTEM, never, TOYS, path)
@@ -259,7 +274,8 @@ print('end', done.n_missing, flush=True)
 
 
 def slow(path: Path, seconds: float, wait: float = 0) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, '-c', SLOW, path, str(seconds), str(wait)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    return subprocess.Popen([sys.executable, '-c', SLOW, path, str(seconds), str(wait)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True,
                             env=environment(PYTHONPATH=str(ROOT)))
 
 
@@ -324,13 +340,15 @@ def test_what_concerns_no_question_stops_a_run(tmp_path):
 class PanicException(BaseException): "What PyO3 raises when Rust panics, by its name."
 
 
-@cases('error', [ValueError(''), RecursionError('deep'), MemoryError(), UnicodeDecodeError('utf-8', b'\xff', 0, 1, 'bad'), StopIteration(), PanicException('index')])
+@cases('error', [ValueError(''), RecursionError('deep'), MemoryError(), UnicodeDecodeError('utf-8', b'\xff', 0, 1, 'bad'), StopIteration(),
+                 PanicException('index')])
 def test_any_exception_is_an_outcome(error):
     def failing(q): raise error
     assert ask(failing, question(1)).error.startswith(type(error).__name__)
 
 
-@pytest.mark.parametrize('outcome', [dict(prediction=None), dict(prediction=3), dict(hits=(Hit('\ud800', 1.0),)), dict(raw=None), dict(tokens={'in': 1.5})])
+@pytest.mark.parametrize('outcome', [dict(prediction=None), dict(prediction=3), dict(hits=(Hit('\ud800', 1.0),)), dict(raw=None),
+                                     dict(tokens={'in': 1.5})])
 def test_what_json_cannot_keep_is_refused_before_it_is_lost(outcome):
     with pytest.raises(RunError, match='cannot be kept as JSON'): ask(lambda q: Outcome('q1', **outcome), question(1))
 
@@ -343,8 +361,10 @@ def test_lone_surrogates_of_a_model_do_not_stop_a_run():
 
 words = st.text(min_size=1, max_size=20)
 numbers = st.floats(0, 1e12, allow_nan=False)
-outcomes = st.builds(Outcome, id=words, prediction=st.text(), hits=st.lists(st.builds(Hit, words, st.floats(-1e9, 1e9)), unique_by=lambda h: h.id).map(tuple),
-                     timings_ms=st.dictionaries(words, numbers), tokens=st.dictionaries(st.sampled_from(['in', 'out']), st.integers(0, 2**53)),
+outcomes = st.builds(Outcome, id=words, prediction=st.text(),
+                     hits=st.lists(st.builds(Hit, words, st.floats(-1e9, 1e9)), unique_by=lambda h: h.id).map(tuple),
+                     timings_ms=st.dictionaries(words, numbers),
+                     tokens=st.dictionaries(st.sampled_from(['in', 'out']), st.integers(0, 2**53)),
                      cost=st.none() | numbers, error=st.text(max_size=50), raw=st.text())
 plain = st.recursive(st.none() | st.booleans() | st.integers(-2**62, 2**62) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=10)
@@ -352,13 +372,16 @@ plain = st.recursive(st.none() | st.booleans() | st.integers(-2**62, 2**62) | st
 
 @given(outcomes)
 def test_outcomes_go_to_json_and_back(o):
-    assert Outcome.from_json(o.to_json()) == o and '\n' not in o.to_json() and json.loads(o.to_json()) == o.to_dict() | {'hits': [h.to_dict() for h in o.hits]}
+    assert Outcome.from_json(o.to_json()) == o and '\n' not in o.to_json() and json.loads(o.to_json()) == o.to_dict() | {
+        'hits': [h.to_dict() for h in o.hits]}
 
 
-@given(st.dictionaries(words, words), st.dictionaries(st.text(), plain), st.none() | st.integers(-2**31, 2**31), st.none() | st.builds(LeakFree, st.booleans(), st.none() | st.integers(1800, 2100)))
+@given(st.dictionaries(words, words), st.dictionaries(st.text(), plain), st.none() | st.integers(-2**31, 2**31),
+       st.none() | st.builds(LeakFree, st.booleans(), st.none() | st.integers(1800, 2100)))
 def test_headers_go_to_json_and_back(parts, parameters, seed, switches):
     h = header(System('s', parts, parameters), TOYS, seed, switches)
-    assert module.Header.from_json(h.to_json()) == h and module.differs(h, header(System('s', parts, parameters), TOYS, seed, switches)) == ''
+    assert module.Header.from_json(h.to_json()) == h and module.differs(h,
+                                                                        header(System('s', parts, parameters), TOYS, seed, switches)) == ''
 
 
 @given(st.lists(outcomes, unique_by=lambda o: o.id, min_size=1, max_size=6))
@@ -369,7 +392,8 @@ def test_runs_keep_any_outcome(tmp_path_factory, found):
     made = run(SYSTEM, lambda q: by_id[q.id], questions, path)
     assert list(made.outcomes) == list(by_id) and made.n_missing == 0 and made.faults == []
     again = Run.read(path)   # what was returned is what is in the file
-    assert (again.outcomes, again.headers, again.cold, again.spent, again.faults) == (made.outcomes, made.headers, made.cold, made.spent, [])
+    assert (again.outcomes, again.headers, again.cold, again.spent, again.faults) == (made.outcomes, made.headers, made.cold, made.spent,
+        [])
     for o in found: assert (made.outcomes[o.id].hits, made.outcomes[o.id].tokens, made.outcomes[o.id].cost) == (o.hits, o.tokens, o.cost)
     assert run(SYSTEM, never, questions, path).outcomes == made.outcomes
 
@@ -396,5 +420,7 @@ def test_the_machine_is_described_and_not_named():
 
 
 def test_import_is_light():
-    show = 'import cpqa.evaluation.runs, cpqa.evaluation.tables, sys; print(sorted({m.split(".")[0] for m in sys.modules} & {"pandas", "scipy", "matplotlib", "jinja2", "torch", "faiss"}))'
-    assert subprocess.run([sys.executable, '-c', show], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=True).stdout.strip() == '[]'
+    show = ('import cpqa.evaluation.runs, cpqa.evaluation.tables, sys; print(sorted({m.split(".")[0] for m in sys.modules} & {"pandas", '
+            '"scipy", "matplotlib", "jinja2", "torch", "faiss"}))')
+    assert subprocess.run([sys.executable, '-c', show], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True,
+                          check=True).stdout.strip() == '[]'

@@ -29,7 +29,8 @@ pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'What are the side effects of tamoxifen?'
 FLUSHES = 'Hot flushes were the main side effect.'
 ODD = {
-    'a title': '', 'a long sentence': 'tamoxifen ' * 1200 + 'end.', 'no end': 'tamoxifen goes on and on ' * 60, 'a table': 'Arm\tn\tHR\nTamoxifen\t12\t0.5 (0.3-0.8)\n' * 6,
+    'a title': '', 'a long sentence': 'tamoxifen ' * 1200 + 'end.', 'no end': 'tamoxifen goes on and on ' * 60,
+    'a table': 'Arm\tn\tHR\nTamoxifen\t12\t0.5 (0.3-0.8)\n' * 6,
     'Chinese': '患者接受了他莫昔芬治疗。肿瘤没有复发。' * 6, 'Arabic': 'تم علاج المرضى. لم يعد الورم. ' * 6,
     'control characters': 'Tamoxifen\x00 helped\x1b[2J. \x02\x03\x1f So\x7f it was\x85. ' * 4, 'a long word': 'ACGT' * 300,
 }
@@ -94,7 +95,8 @@ def test_a_library_cut_in_any_way_is_asked_and_searched(name, libraries, encoder
     told = answer.trace['passages']
     assert told['segmenter'] == library.manifest.parts['vectors']['splitter'] and told['segmenter']['segmenter'] == name.partition(':')[0]
     assert (told['reranked'], told['stopped'], told['reranker']['reranker']) == (told['candidates'], 'all', 'default')
-    for reranker in ('bm25', 'cosine', 'default'): assert CancerQA(library, Finding(encoder)).search(QUESTION, 3, 'bm25', reranker)[0].id == 't3'
+    for reranker in ('bm25', 'cosine', 'default'):
+        assert CancerQA(library, Finding(encoder)).search(QUESTION, 3, 'bm25', reranker)[0].id == 't3'
 
 
 def test_every_kind_of_segmenter_keeps_the_offsets_and_says_its_name():
@@ -102,7 +104,9 @@ def test_every_kind_of_segmenter_keeps_the_offsets_and_says_its_name():
     for row in SEGMENTERS.own:   # also one whose row was added later
         made = segmenter(row.name)
         assert made.describe()['segmenter'] == row.name
-        for document in TOY: assert all(document.text[p.start:p.end] == p.text for p in made.split(document)) and (document.text == '' or made.split(document))
+        for document in TOY:
+            assert all(document.text[p.start:p.end] == p.text for p in made.split(document)) and (document.text == ''
+                or made.split(document))
 
 
 def test_single_sentences_are_read_with_their_neighbours(libraries, encoder):
@@ -133,7 +137,8 @@ def test_a_reranker_that_fails_leaves_the_first_order(how, n, budget, libraries,
     assert reranker.calls == n and [e.passage for e in answer.evidence] == [e.passage for e in again.evidence] != []
     told = answer.trace['passages']
     assert (told['stopped'], told['reranked'], told['reranker']) == ('failed', 0, {'reranker': 'failing'})
-    assert len(answer.notes) == 1 and 'Failing failed' in answer.notes[0] and 'the order of the first stage stands' in answer.notes[0] and '\n' not in answer.notes[0]
+    assert len(answer.notes) == 1 and 'Failing failed' in answer.notes[
+        0] and 'the order of the first stage stands' in answer.notes[0] and '\n' not in answer.notes[0]
 
 
 def test_a_budget_ends_the_reranking(libraries, encoder):
@@ -144,9 +149,11 @@ def test_a_budget_ends_the_reranking(libraries, encoder):
 
 
 @cases('options, why', [
-    (dict(reranker='magic'), "'magic' is not a reranker: choose"), (dict(reranker=''), 'is not a reranker'), (dict(reranker='monot5'), 'needs a model behind a colon'),
+    (dict(reranker='magic'), "'magic' is not a reranker: choose"), (dict(reranker=''), 'is not a reranker'),
+    (dict(reranker='monot5'), 'needs a model behind a colon'),
     (dict(segmenter='magic'), "'magic' is not a segmenter: choose"), (dict(segmenter='seos:5:5'), 'less than its size'),
-    (dict(threshold=1.5), 'a probability from 0 to 1'), (dict(threshold=float('nan')), 'a probability from 0 to 1'), (dict(budget_ms=-1), 'at least 0'), (dict(budget_ms=float('nan')), 'at least 0'),
+    (dict(threshold=1.5), 'a probability from 0 to 1'), (dict(threshold=float('nan')), 'a probability from 0 to 1'),
+    (dict(budget_ms=-1), 'at least 0'), (dict(budget_ms=float('nan')), 'at least 0'),
 ])
 def test_what_makes_no_sense_is_refused_before_anything_is_loaded(options, why, monkeypatch, tmp_path):
     monkeypatch.setattr(pipeline, 'EmbeddedEncoder', None)
@@ -161,8 +168,10 @@ def test_a_threshold_leaves_out_and_says_so(libraries, encoder):
     some = CancerQA(library, Finding(encoder, reranker='bm25', threshold=0.2)).ask(QUESTION)
     assert 0 < len(some.evidence) and all(e.probability >= 0.2 for e in some.evidence)
     none = CancerQA(library, Finding(encoder, reranker='bm25', threshold=1.0)).ask(QUESTION)
-    assert none.abstained and none.evidence == () and none.reason.startswith('None of the ') and 'probability of 1 or more' in none.reason and 'below 1' in none.notes[0]
-    with pytest.raises(CpqaError, match='rerank by .*bm25.*, or leave out the threshold'): CancerQA(library, Finding(encoder, reranker=NoReranker(), threshold=0.2)).ask(QUESTION)
+    assert none.abstained and none.evidence == () and none.reason.startswith(
+        'None of the ') and 'probability of 1 or more' in none.reason and 'below 1' in none.notes[0]
+    with pytest.raises(CpqaError, match='rerank by .*bm25.*, or leave out the threshold'):
+        CancerQA(library, Finding(encoder, reranker=NoReranker(), threshold=0.2)).ask(QUESTION)
 
 
 def test_a_threshold_holds_for_the_default_if_its_weights_are_calibrated(libraries, encoder):
@@ -201,12 +210,14 @@ def test_search_orders_documents_as_reranked_does(libraries, encoder):
 def test_a_budget_holds_for_the_default(libraries, encoder):
     library = libraries('fixed:7:2')
     tight, free = (CancerQA(library, Finding(encoder, budget_ms=ms)).ask(QUESTION).trace['passages'] for ms in (0, 600_000))
-    assert (tight['stopped'], tight['reranked']) == ('time', 8) and free['stopped'] in ('all', 'settled') and tight['candidates'] == free['candidates'] > 8
+    assert (tight['stopped'], tight['reranked']) == ('time', 8) and free['stopped'] in ('all',
+        'settled') and tight['candidates'] == free['candidates'] > 8
 
 
 def test_without_the_shipped_reranker_the_error_says_what_to_do(libraries, encoder, monkeypatch, tmp_path):
     monkeypatch.setattr(openvino_models, 'MODELS', tmp_path)
-    with pytest.raises(CpqaError, match='no cross-encoder came with this copy of cpqa: .*another reranker, such as bm25'): CancerQA(libraries('sentences'), Finding(encoder)).ask(QUESTION)
+    with pytest.raises(CpqaError, match='no cross-encoder came with this copy of cpqa: .*another reranker, such as bm25'):
+        CancerQA(libraries('sentences'), Finding(encoder)).ask(QUESTION)
     assert CancerQA(libraries('sentences'), Finding(encoder, reranker='bm25')).ask(QUESTION).citations
 
 
@@ -224,7 +235,8 @@ def test_an_encoder_by_its_folder(tmp_path, libraries):
     for qa in (CancerQA(library), CancerQA(libraries('sentences'), Finding(folder))):
         with pytest.raises(LibraryError, match='built with another model .*tiny'): qa.ask(QUESTION)
     with pytest.raises(CpqaError, match='no sound fast encoder'): CancerQA(library, Finding(tmp_path/'tiny'))
-    with pytest.raises(CpqaError, match='holds a cross-encoder, not a bi-encoder'): CancerQA(library, Finding(openvino_models.shipped('cross-encoder')))
+    with pytest.raises(CpqaError, match='holds a cross-encoder, not a bi-encoder'):
+        CancerQA(library, Finding(openvino_models.shipped('cross-encoder')))
 
 
 def test_a_library_of_before_is_asked_by_the_model_of_before(tmp_path):

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from cpqa.core.redaction import short, without_keys
 
 
-@pytest.mark.parametrize('text', ['SK-MEL-28 in sk-br-3 cells', 'the token limit of 4096 was reached', 'mg/kg/day, and/or 5/10', 'p = 0.05; key findings: none of them', 'a b'])
+@pytest.mark.parametrize('text', ['SK-MEL-28 in sk-br-3 cells', 'the token limit of 4096 was reached', 'mg/kg/day, and/or 5/10',
+                                  'p = 0.05; key findings: none of them', 'a b'])
 def test_what_is_no_secret_stays(text):
     assert without_keys(text) == text
     if 'findings' not in text: assert short(text) == text

@@ -34,7 +34,8 @@ class Hashing:
     "A stand-in for a model: the words of a text, hashed into 64 counts, as a unit vector; the same on every machine."
     dim = 64
 
-    def encode(self, texts, kind='document') -> np.ndarray: return np.stack([self.vector(t) for t in texts]) if len(texts) else np.empty((0, 64), np.float32)
+    def encode(self, texts, kind='document') -> np.ndarray:
+        return np.stack([self.vector(t) for t in texts]) if len(texts) else np.empty((0, 64), np.float32)
 
     @staticmethod
     @lru_cache(maxsize=1 << 18)
@@ -97,17 +98,21 @@ def problems(name: str, document: Document, passages: list[Passage], spans: list
     first = set(starts)
     if bool(passages) != bool(text.strip() if cuts else spans): yield f'{len(passages)} passages of {len(spans)} sentences'
     for p in passages:
-        if p.doc_id != document.id or p.text != text[p.start:p.end] or not p.text.strip(): yield f'{p.start}:{p.end} breaks the offset contract'
+        if p.doc_id != document.id or p.text != text[p.start:p.end] or not p.text.strip():
+            yield f'{p.start}:{p.end} breaks the offset contract'
         if not cuts and not (p.start in first and p.end in ends): yield f'{p.start}:{p.end} cuts a sentence'
         if unit is words and within_words(text, p.start, p.end) and cuts: yield f'{p.start}:{p.end} cuts a word'
         n = size(unit, text, p.start, p.end, None if cuts else spans)
-        if most and n > most and (cuts or (p.start, p.end) not in whole): yield f'{p.start}:{p.end} has {n}, more than {most}, and is no single sentence'
+        if most and n > most and (cuts or (p.start, p.end) not in whole):
+            yield f'{p.start}:{p.end} has {n}, more than {most}, and is no single sentence'
     for a, b in pairwise(passages):
         if not (a.start < b.start and a.end < b.end): yield f'{a.start}:{a.end} and {b.start}:{b.end} are out of order'
-        if b.start < a.end and (n := size(unit, text, b.start, a.end, None if cuts else spans)) > shared: yield f'{a.start}:{a.end} and {b.start}:{b.end} share {n}, more than {shared}'
+        if b.start < a.end and (n := size(unit, text, b.start, a.end, None if cuts else spans)) > shared:
+            yield f'{a.start}:{a.end} and {b.start}:{b.end} share {n}, more than {shared}'
         between = b.start > a.end and text[a.end:b.start].strip() if cuts else bisect_left(starts, b.start) > bisect_left(starts, a.end)
         if between: yield f'nothing holds {a.end}:{b.start}'
-    if passages and spans and (passages[0].start > spans[0][0] or passages[-1].end < spans[-1][1]): yield 'an end of the text is in no passage'
+    if passages and spans and (passages[0].start > spans[0][0] or passages[-1].end < spans[-1][1]):
+        yield 'an end of the text is in no passage'
 
 
 def check(name: str, document: Document, again: bool = True):
@@ -159,7 +164,8 @@ def scored(scores, tiling: TextTiling, found: list[str]) -> np.ndarray:
 
 
 @real
-@pytest.mark.parametrize('name, step', [('sentences', 1), ('fixed:512:32', 1), ('tokens:512:128', 1), ('tokens:9:4', 20), ('window:3', 1), ('texttiling', 1), ('texttiling:60:20', 5),
+@pytest.mark.parametrize('name, step', [('sentences', 1), ('fixed:512:32', 1), ('tokens:512:128', 1), ('tokens:9:4', 20), ('window:3', 1),
+                                        ('texttiling', 1), ('texttiling:60:20', 5),
                                         ('seos', 1), ('seos:30:0', 5)])
 def test_every_article(name, step, shared_work):
     made, wrong, n = named(name), [], 0
@@ -190,11 +196,15 @@ def test_seos_with_the_model_itself():
 # ---- texts that nobody would write
 
 HOSTILE = {
-    'empty': '', 'blanks': ' \n\t \r\n', 'one word': 'Cancer', 'one sentence of 5,000 words': 'word '*4999 + 'end.', 'no sentence end': 'this goes on and on\n'*300,
+    'empty': '', 'blanks': ' \n\t \r\n', 'one word': 'Cancer', 'one sentence of 5,000 words': 'word '*4999 + 'end.',
+    'no sentence end': 'this goes on and on\n'*300,
     'a table': 'Arm\tn\tHR (95% CI)\nA\t12\t0.5 (0.3-0.8)\nB\t13\t1.0\n'*60, 'numbers': '1 2 3 4 5 6 7 8 9 10. '*200,
-    'Chinese': '患者接受了治疗。肿瘤没有复发。'*200, 'German': 'Die Häufigkeit war größer. Übelkeit trat z. B. selten auf. '*80, 'Arabic': 'تم علاج المرضى. لم يعد الورم. '*80,
-    'control characters': 'A\x00b\x01. \x02\x03\x1f C\x7f d\x85e. '*80, 'unseen signs': '\u200b\ufeff\u202e. \u200b \u0301\u0301. '*80, 'stops': '. ... ! ?! . '*200,
-    'one long word': 'ACGT'*5000, 'long words': 'ACGTTTGA'*40 + ' and ' + 'GGGC,'*300 + ' end. ', 'the same again': 'The drug worked. '*500, 'emoji': '👩‍⚕️ said yes. 🇩🇪 no! '*100,
+    'Chinese': '患者接受了治疗。肿瘤没有复发。'*200, 'German': 'Die Häufigkeit war größer. Übelkeit trat z. B. selten auf. '*80,
+    'Arabic': 'تم علاج المرضى. لم يعد الورم. '*80,
+    'control characters': 'A\x00b\x01. \x02\x03\x1f C\x7f d\x85e. '*80, 'unseen signs': '\u200b\ufeff\u202e. \u200b \u0301\u0301. '*80,
+    'stops': '. ... ! ?! . '*200,
+    'one long word': 'ACGT'*5000, 'long words': 'ACGTTTGA'*40 + ' and ' + 'GGGC,'*300 + ' end. ', 'the same again': 'The drug worked. '*500,
+    'emoji': '👩‍⚕️ said yes. 🇩🇪 no! '*100,
 }
 
 
@@ -210,7 +220,8 @@ def test_a_very_long_text(name):
     assert named(name).split(Document(id='x', text=text))[-1].end == len(text)
 
 
-PIECES = st.sampled_from(['word', 'Tumour', 'p = 0.05', 'et al.', 'Fig. 2', '.', '. ', '? ', '\n', '\n\n', '; ', '\t', 'IL-2', '患者。', 'é', '\x00', '\u200b', '0.5 mg ', ' '])
+PIECES = st.sampled_from(['word', 'Tumour', 'p = 0.05', 'et al.', 'Fig. 2', '.', '. ', '? ', '\n', '\n\n', '; ', '\t', 'IL-2', '患者。', 'é',
+                          '\x00', '\u200b', '0.5 mg ', ' '])
 
 
 @st.composite

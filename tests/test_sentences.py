@@ -1,4 +1,5 @@
-"""What the cells of passages/sentences cannot show: the mendings case by case, any input, time in proportion to the text, and the marks of benchmarks/labels."""
+"""What the cells of passages/sentences cannot show: the mendings case by case, any input, time in proportion to the text, and the marks
+of benchmarks/labels."""
 import importlib.util
 import json
 import re
@@ -32,18 +33,27 @@ def sound(text: str):
 # ---- the mendings: '|' stands where one sentence ends and the next begins
 
 MENDED = {
-    'abbreviations': ['It was cheap vs. placebo (approx. 5 vs. 6 mg).| It helped.', 'As Lee et al. showed, it falls.| We agree.', 'It was given i.v. in one arm, e.g. Dutch or i.e. French.| All did well.',
-                      'Cells came from St. Louis.| Dr. Wu counted them.', 'It took place in the U.S. Department of Health.| It closed.', 'They lived in the U.S.| The rest did not.'],
-    'figures': ['See Fig. 2 and Figs. 3A and 4.| In Eq. 3 it is not.', 'It rose (Fig. 1).| It fell (Supplementary Fig. 2).', 'It rose in both.|Fig. 3 Curves of both arms'],
+    'abbreviations': ['It was cheap vs. placebo (approx. 5 vs. 6 mg).| It helped.', 'As Lee et al. showed, it falls.| We agree.',
+                      'It was given i.v. in one arm, e.g. Dutch or i.e. French.| All did well.',
+                      'Cells came from St. Louis.| Dr. Wu counted them.', 'It took place in the U.S. Department of Health.| It closed.',
+                      'They lived in the U.S.| The rest did not.'],
+    'figures': ['See Fig. 2 and Figs. 3A and 4.| In Eq. 3 it is not.', 'It rose (Fig. 1).| It fell (Supplementary Fig. 2).',
+                'It rose in both.|Fig. 3 Curves of both arms'],
     'decimals': ['The dose was 0.5 mg or .25 mg (P = .03).| The rest got 1.5 mg.', 'It fell to 2.3.| The rest rose.'],
     'genes': ['We measured p53.| p53 was low.', 'All cells grew.| mTOR fell.| qPCRs were run.', 'We used c-Myc and miR-21.| Both rose.'],
     'species': ['It was due to E. coli and S. aureus.| M. malmoense was rare.', 'They kill C. albicans.| In mice too.'],
-    'initials': ['We thank J. Smith and A. B. Jones.| They helped.', 'More fell in group B.| The others did not.', 'They took vitamin D.| It was cheap.', 'It was found in hepatitis C.| However, not in all.'],
+    'initials': ['We thank J. Smith and A. B. Jones.| They helped.', 'More fell in group B.| The others did not.',
+                 'They took vitamin D.| It was cheap.', 'It was found in hepatitis C.| However, not in all.'],
     'units': ['They walked for 5 min.| Then they sat.', 'It was kept at 37 °C.| Cells grew.', 'It was over after 5 min. before the rest.'],
-    'citations': ['There was no gain.12| The rest fell.', 'There was no gain.12,14–16| The rest fell.', 'There was no gain.[3]| The rest fell.', 'There was no gain. [3, 4]| The rest fell.',
-                  'There was no gain.¹²| The rest fell.', 'There was no gain.(12)| The rest fell.', 'There was no gain [12].| The rest fell.', 'It is so in patients. [21], with some doubt.', 'It is so. [21] in order to see.'],
-    'brackets': ['It rose (see below).| It fell.', '(It was so.)| They fell.', 'He said "It helps."| They fell.', 'It differed (p < 0.05).| It was (n = 3; 4%) rare.'],
-    'nothing between': ['There was no gain.|METHODS: We asked them.|RESULTS: They fell.', 'It was rare (5%).|Table 2 Rates', 'See www.who.int or Node.js for v2.Beta of it.'],
+    'citations': ['There was no gain.12| The rest fell.', 'There was no gain.12,14–16| The rest fell.',
+                  'There was no gain.[3]| The rest fell.', 'There was no gain. [3, 4]| The rest fell.',
+                  'There was no gain.¹²| The rest fell.', 'There was no gain.(12)| The rest fell.',
+                  'There was no gain [12].| The rest fell.', 'It is so in patients. [21], with some doubt.',
+                  'It is so. [21] in order to see.'],
+    'brackets': ['It rose (see below).| It fell.', '(It was so.)| They fell.', 'He said "It helps."| They fell.',
+                 'It differed (p < 0.05).| It was (n = 3; 4%) rare.'],
+    'nothing between': ['There was no gain.|METHODS: We asked them.|RESULTS: They fell.', 'It was rare (5%).|Table 2 Rates',
+                        'See www.who.int or Node.js for v2.Beta of it.'],
     'beginnings': ['[3] The rest fell.', 'A. The first item', '1. The first item'],
 }
 
@@ -61,7 +71,8 @@ def test_lines_and_sections_are_never_crossed():
 
 # ---- bad input
 
-UNITS = ['word ', '.', '. ', '!?', ')].', '."', 'A.', 'a.b. ', 'gain.1,', 'gain.1–', 'gain.[3' , '[1 ', 'gain.[3]' + ' ' * 50, ' ', '\u00a0', '\x00\x1f', '\r', '\u2028', 'et al. [1] ', 'Fig. ', 'gain.A',
+UNITS = ['word ', '.', '. ', '!?', ')].', '."', 'A.', 'a.b. ', 'gain.1,', 'gain.1–', 'gain.[3' , '[1 ', 'gain.[3]' + ' ' * 50, ' ',
+         '\u00a0', '\x00\x1f', '\r', '\u2028', 'et al. [1] ', 'Fig. ', 'gain.A',
          'a-', '这是一支笔。', 'e\u0301.', '\ud800'.encode('utf-8', 'replace').decode(), 'Это конец. Да. ', 'x', '1. ', '(1) ', 'vs. ']
 
 
@@ -78,7 +89,8 @@ def test_a_megabyte_without_a_stop():
 
 
 @examples(150)
-@given(st.lists(st.one_of(st.sampled_from([*UNITS, 'The ', 'p53 ', '12 ', 'METHODS: ', '\n', 'gain', '.']), st.text(max_size=8)), max_size=25).map(''.join))
+@given(st.lists(st.one_of(st.sampled_from([*UNITS, 'The ', 'p53 ', '12 ', 'METHODS: ', '\n', 'gain', '.']), st.text(max_size=8)),
+                max_size=25).map(''.join))
 def test_any_text(text): sound(text)
 
 
@@ -97,7 +109,8 @@ def test_the_labels_are_well_formed():
     assert len({(r['document'], r['half']) for r in found}) == len({r['document'] for r in found})          # no document in both halves
     by_kind = Counter()
     for r in found: by_kind[r['stratum'].partition(':')[0]] += len(r['ends'])
-    assert set(by_kind) == {'evidence_inference', 'pmc', 'bioasq_beir', 'pubmed', 'medquad', 'hard'} and by_kind.total() >= 360 and min(by_kind.values()) >= 50
+    assert set(by_kind) == {'evidence_inference', 'pmc', 'bioasq_beir', 'pubmed', 'medquad',
+                            'hard'} and by_kind.total() >= 360 and min(by_kind.values()) >= 50
 
 
 @pytest.fixture(scope='module')

@@ -1,4 +1,5 @@
-"""SEOS on invented and on bad text, with a stand-in encoder: what holds for any document and any parameters. Its steps are asserted in its notebook."""
+"""SEOS on invented and on bad text, with a stand-in encoder: what holds for any document and any parameters. Its steps are asserted in
+its notebook."""
 import hashlib
 import re
 
@@ -56,7 +57,8 @@ def sound(document, segmenter):
 
 def written(subjects: str, words: int = 8) -> str:
     "A text with a sentence of so many words for each letter, about the subject that it stands for."
-    return ' '.join(f'The {SUBJECTS["abcd".index(s)]} ' + ' '.join(f'w{i}{j}' for j in range(words - 3)) + ' ends.' for i, s in enumerate(subjects))
+    return ' '.join(f'The {SUBJECTS["abcd".index(s)]} ' + ' '.join(f'w{i}{j}' for j in range(words - 3)) + ' ends.' for i,
+                    s in enumerate(subjects))
 
 
 # ---- where it cuts
@@ -109,7 +111,8 @@ def test_depth_knows_neither_level_nor_direction(scores, scale, level):
     depths = depth_scores(scores)
     assert (depths >= 0).all()
     np.testing.assert_allclose(depth_scores(scores[::-1])[::-1], depths)
-    if len(np.unique(np.round(scores, 6))) == len(scores): np.testing.assert_allclose(depth_scores(scale * scores + level), scale * depths, atol=1e-6)
+    if len(np.unique(np.round(scores, 6))) == len(scores):
+        np.testing.assert_allclose(depth_scores(scale * scores + level), scale * depths, atol=1e-6)
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.integers(1, 60), st.integers(0, 60), st.randoms(use_true_random=False))
@@ -135,7 +138,8 @@ def test_documents_have_no_say_in_one_another():
     documents = [Document(id=str(i), text=written(s)) for i, s in enumerate(('aaaabbbb', 'cdcdcdcd', 'abcd' * 6))]
     one = SEOS(StandIn(), 32, 8)
     together = [spans(one.split(d)) for d in documents]
-    assert together[::-1] == [spans(one.split(d)) for d in documents[::-1]] == [spans(SEOS(StandIn(), 32, 8).split(d)) for d in documents[::-1]]
+    assert together[::-1] == [spans(one.split(d)) for d in documents[::-1]] == [
+        spans(SEOS(StandIn(), 32, 8).split(d)) for d in documents[::-1]]
 
 
 def test_vectors_need_not_be_of_unit_length():
@@ -143,10 +147,12 @@ def test_vectors_need_not_be_of_unit_length():
     assert spans(SEOS(StandIn(lambda v: 7 * v), 32, 8).split(document)) == spans(SEOS(StandIn(), 32, 8).split(document))
 
 
-@cases('wrong, what', [(lambda v: v * np.nan, 'NaN'), (lambda v: v / 0, 'NaN or infinity'), (lambda v: v[:-1], 'one vector each'), (lambda v: v[0], 'one vector each')])
+@cases('wrong, what', [(lambda v: v * np.nan, 'NaN'), (lambda v: v / 0, 'NaN or infinity'), (lambda v: v[:-1], 'one vector each'),
+                       (lambda v: v[0], 'one vector each')])
 @cases('blocks', ['mean', 'text'])
 def test_an_encoder_that_gives_no_vectors_is_refused(wrong, what, blocks):
-    with np.errstate(all='ignore'), pytest.raises(CpqaError, match=what) as e: SEOS(StandIn(wrong), blocks=blocks).split(Document(id='1', text=written('ab')))
+    with np.errstate(all='ignore'), pytest.raises(CpqaError, match=what) as e:
+        SEOS(StandIn(wrong), blocks=blocks).split(Document(id='1', text=written('ab')))
     assert 'stand-in' in str(e.value) and '\n' not in str(e.value)
 
 
@@ -159,15 +165,20 @@ def test_an_encoder_that_knows_nothing_leaves_the_sizes(blocks):
 # ---- documents as they should not be
 
 ODD = {'empty': '', 'white space': ' \n\t ', 'one word': 'word', 'one sentence': 'It helped.', 'two sentences': 'It helped. It did not.',
-       'no sentence end': 'word ' * 5000, 'one long sentence': 'word ' * 4999 + 'end.', 'long among short': f'It helped. {"word " * 5000}end. Nobody died.',
-       'table': '\n'.join(f'arm {i}\t{i}.5\t(0.{i})' for i in range(300)), 'table in one line': ' | '.join(f'{i}.5 ± 0.{i}' for i in range(600)),
-       'stops': '. ' * 300, 'Chinese': '阿司匹林降低了风险。没有人死亡。' * 60, 'Arabic': 'انخفض الخطر كثيرا. لم يمت أحد. ' * 60, 'Russian': 'Риск снизился. Никто не умер. ' * 60,
-       'emoji': '🙂 helped. 👩‍⚕️ died. ' * 60, 'control characters': '\x00It\x07 helped.\x1b[31m \x85It\u2028 did not.\x00 ' * 60, 'carriage returns': 'It helped.\r\nIt did not.\r' * 60,
+       'no sentence end': 'word ' * 5000, 'one long sentence': 'word ' * 4999 + 'end.',
+       'long among short': f'It helped. {"word " * 5000}end. Nobody died.',
+       'table': '\n'.join(f'arm {i}\t{i}.5\t(0.{i})' for i in range(300)),
+       'table in one line': ' | '.join(f'{i}.5 ± 0.{i}' for i in range(600)),
+       'stops': '. ' * 300, 'Chinese': '阿司匹林降低了风险。没有人死亡。' * 60, 'Arabic': 'انخفض الخطر كثيرا. لم يمت أحد. ' * 60,
+       'Russian': 'Риск снизился. Никто не умер. ' * 60,
+       'emoji': '🙂 helped. 👩‍⚕️ died. ' * 60, 'control characters': '\x00It\x07 helped.\x1b[31m \x85It\u2028 did not.\x00 ' * 60,
+       'carriage returns': 'It helped.\r\nIt did not.\r' * 60,
        'the same again': 'It helped. ' * 400}
 
 
 @cases('text', ODD.values())
-@cases('options', [{}, {'words': 16, 'overlap': 4}, {'words': 64, 'overlap': 0, 'blocks': 'text'}, {'words': 100, 'overlap': 20, 'count': len}])
+@cases('options', [{}, {'words': 16, 'overlap': 4}, {'words': 64, 'overlap': 0, 'blocks': 'text'},
+                   {'words': 100, 'overlap': 20, 'count': len}])
 def test_odd_documents(text, options):
     found = sound(Document(id='1', title='A title', text=text), SEOS(StandIn(), **options))
     assert bool(found) == bool(sentences(Document(id='1', text=text)))
@@ -182,13 +193,15 @@ def test_any_text(text): sound(Document(id='1', text=text), SEOS(StandIn(), 16, 
 
 # ---- parameters
 
-@cases('options', [{'words': 0}, {'words': 10, 'overlap': 10}, {'words': 10, 'overlap': -1}, {'words': 16, 'overlap': 4, 'least': 13}, {'least': -1},
+@cases('options', [{'words': 0}, {'words': 10, 'overlap': 10}, {'words': 10, 'overlap': -1}, {'words': 16, 'overlap': 4, 'least': 13},
+                   {'least': -1},
                                      {'block': 0}, {'smooth': -1}, {'blocks': 'bag'}, {'share': float('nan')}])
 def test_parameters_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError): SEOS(StandIn(), **options)
 
 
-@cases('change', [{'words': 64}, {'overlap': 8}, {'block': 2}, {'smooth': 0}, {'share': 1.0}, {'least': 8}, {'blocks': 'text'}, {'count': len}])
+@cases('change', [{'words': 64}, {'overlap': 8}, {'block': 2}, {'smooth': 0}, {'share': 1.0}, {'least': 8}, {'blocks': 'text'},
+                  {'count': len}])
 def test_each_parameter_is_told(change):
     usual, changed = SEOS(StandIn()).describe(), SEOS(StandIn(), **change).describe()
     assert changed != usual and changed['version'] == SEOS.version and changed['encoder'] == {'model': 'stand-in', 'dim': 12}
@@ -203,8 +216,11 @@ def test_the_real_model_counts_its_tokens_and_parts_two_subjects():
         dim, tokenizer, encode = encoder.dim, encoder.tokenizer, encoder.encode
         def describe(self): return encoder.describe() | {'max_tokens': 8192}
     assert sizes_for(encoder).size == 128 and SEOS(Long()).unit == 'tokens'
-    polyps = 'The colonoscopy showed a polyp. The polyp was removed with a snare. Its histology was benign. Another colonoscopy follows in five years. '
-    walking = 'Walking every day eased fatigue. The patients walked for half an hour. Those who exercised slept better. Exercise did no harm.'
+    polyps = ('The colonoscopy showed a polyp. The polyp was removed with a snare. Its histology was benign. Another colonoscopy follows '
+              'in five years. ')
+    walking = (
+        'Walking every day eased fatigue. The patients walked for half an hour. Those who exercised slept better. Exercise did no harm.'
+    )
     found = sound(Document(id='1', text=polyps + walking), SEOS(encoder, 48, 0, block=2, least=16))
     assert [p.text[:7] for p in found] == ['The col', 'Walking']
     assert len(sound(Document(id='2', text=(polyps + walking) * 10), SEOS(Long()))) > 1

@@ -70,7 +70,8 @@ def remote_resources(page: Page) -> list[str]:
 
 def remote_in_code(text: str) -> list[str]:
     "Addresses on other hosts that CSS or a module script would load."
-    return re.findall(r'''url\(\s*["']?(?:https?:)?//[^)]*\)|@import\s+["'][^"']*//[^"']*|\b(?:from|import)\s*\(?\s*["']https?://[^"']+''', text)
+    return re.findall(r'''url\(\s*["']?(?:https?:)?//[^)]*\)|@import\s+["'][^"']*//[^"']*|\b(?:from|import)\s*\(?\s*["']https?://[^"']+''',
+                      text)
 
 
 def broken_links(pages: dict[str, Page], files: set[str]) -> list[str]:
@@ -83,7 +84,8 @@ def broken_links(pages: dict[str, Page], files: set[str]) -> list[str]:
             target = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(url.path))) if url.path else name
             if target in ('.', '') or link.split('#')[0].endswith('/'): target = posixpath.normpath(posixpath.join(target, 'index.html'))
             if target not in files: out.append(f'{name}: {link} leads nowhere')
-            elif url.fragment and target in pages and unquote(url.fragment) not in pages[target].ids: out.append(f'{name}: {link} has no anchor')
+            elif url.fragment and target in pages and unquote(url.fragment) not in pages[target].ids:
+                out.append(f'{name}: {link} has no anchor')
     return sorted(set(out))
 
 
@@ -133,9 +135,11 @@ def test_building_again_gives_the_same_site(build, site, tmp_path):
     done = run_in(again, sys.executable, '.ci/docs.py')
     found = {p.relative_to(again/'_docs').as_posix() for p in (again/'_docs').rglob('*') if p.is_file()}
     whole = {p.relative_to(site).as_posix() for p in site.rglob('*') if p.is_file()}
-    assert found < whole and {n for n in whole - found if not n.endswith('.html')} == set() and 'there is no such notebook' in done.stderr, done
+    assert found < whole and {n for n in whole - found
+                              if not n.endswith('.html')} == set() and 'there is no such notebook' in done.stderr, done
     assert [name for name in sorted(found) if name.endswith('.html') and body(again/'_docs'/name) != body(site/name)] == []
-    assert [name for name in sorted(found) if not name.endswith('.html') and name != 'search.json' and (again/'_docs'/name).read_bytes() != (site/name).read_bytes()] == []
+    assert [name for name in sorted(found) if not name.endswith('.html') and name != 'search.json'
+            and (again/'_docs'/name).read_bytes() != (site/name).read_bytes()] == []
     to_search = lambda folder: json.loads((folder/'search.json').read_text(encoding='utf-8'))
     assert to_search(again/'_docs') == [e for e in to_search(site) if e['href'].partition('#')[0] in found]
     assert len(found) > 20 and all(body(site/name) for name in found if name.endswith('.html'))
@@ -168,7 +172,8 @@ def test_no_page_loads_from_another_host(site, pages):
 
 def code_cells(notebook: str) -> tuple[list[str], list[str]]:
     "The sources of the hidden and of the ordinary code cells of a notebook."
-    sources = [''.join(c['source']) for c in json.loads((ROOT/'nbs'/notebook).read_text(encoding='utf-8'))['cells'] if c['cell_type'] == 'code']
+    sources = [''.join(c['source']) for c in json.loads((ROOT/'nbs'/notebook).read_text(encoding='utf-8'))['cells'] if c[
+        'cell_type'] == 'code']
     words = lambda s: set(re.findall(r'^#\|\s*([\w-]+)', s, re.M))
     plain = lambda s: '\n'.join(l for l in s.splitlines() if not l.startswith('#|')).strip()
     return [plain(s) for s in sources if 'hide' in words(s)], [plain(s) for s in sources if not words(s)]
@@ -191,11 +196,13 @@ def test_a_record_shows_its_fields_its_methods_and_its_source(pages):
 
 
 def test_the_checks_find_what_they_look_for():
-    bad = Page('<script src="https://a.example/x.js"></script><img src="//a.example/x.png"><link rel="stylesheet" href="http://a.example/x.css">'
+    bad = Page('<script src="https://a.example/x.js"></script><img src="//a.example/x.png"><link rel="stylesheet" '
+               'href="http://a.example/x.css">'
                '<style>@import "https://a.example/y.css"; p { background: url(https://a.example/z.png) }</style>'
                '<script type="module">import m from "https://a.example/m.mjs"</script><a href="https://a.example">a link</a>')
     assert len(remote_resources(bad)) == 6
-    two = {'a.html': Page('<a href="b/c.html#no">1</a><a href="nothing.html">2</a><a href="b/c.html#yes">3</a><a href="#top">4</a><p id="top">'),
+    two = {'a.html': Page('<a href="b/c.html#no">1</a><a href="nothing.html">2</a><a href="b/c.html#yes">3</a><a href="#top">4</a><p '
+                          'id="top">'),
            'b/c.html': Page('<p id="yes"><a href="../a.html">5</a><a href="../">6</a>')}
     assert broken_links(two, {*two, 'index.html'}) == ['a.html: b/c.html#no has no anchor', 'a.html: nothing.html leads nowhere']
 
@@ -224,9 +231,11 @@ def served(folder: Path):
 
 def browse(url: str, profile: Path) -> tuple[str, list[str]]:
     "The page's DOM after its scripts have run, and what they wrote to the console; every host but loopback fails to resolve."
-    command = [shutil.which('chromium'), '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync',
+    command = [shutil.which('chromium'), '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+               '--disable-sync',
                '--disable-dev-shm-usage', '--disable-background-networking', '--disable-component-update', f'--user-data-dir={profile}',
-               '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1', '--virtual-time-budget=5000', '--enable-logging=stderr', '--v=0',
+               '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1', '--virtual-time-budget=5000', '--enable-logging=stderr',
+               '--v=0',
                '--dump-dom', url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -12,7 +12,8 @@ from cpqa.pipeline import CancerQA
 from cpqa.retrieval.sources import SOURCES, LibrarySource, LiveSource, Scope
 
 QUESTION = 'Does ginger tea lower nausea after surgery?'
-NEW = Document('90000001', 'Ginger tea after surgery', 'Ginger tea lowered nausea after surgery in 80 adults with breast cancer.', year=2025)
+NEW = Document('90000001', 'Ginger tea after surgery', 'Ginger tea lowered nausea after surgery in 80 adults with breast cancer.',
+               year=2025)
 
 
 class Elsewhere(LiveSource):

@@ -55,7 +55,8 @@ def test_every_row_is_sound():
 @given(st.sampled_from(NAMES), st.text('abcdefgh-.0123456789', min_size=1, max_size=12))
 def test_a_longer_name_is_another_model(name, more):
     found = price_of(name + more)
-    assert found is None or found.model in (name + more, name) and (found.model != name or more.startswith('-2') or more[1:].isdigit() or more == '-latest')
+    assert found is None or found.model in (name + more, name) and (found.model != name
+                                                                    or more.startswith('-2') or more[1:].isdigit() or more == '-latest')
 
 
 @given(st.sampled_from(NAMES), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
@@ -78,7 +79,8 @@ def test_the_limit_on_calls_is_exact_with_many_threads(concurrent):
     llm = Limited(inner, max_calls=20, concurrent=concurrent)
     with ThreadPoolExecutor(12) as pool: said = list(pool.map(attempt, [llm] * 40))
     assert sorted(said) == ['Yes.'] * 20 + ['budget'] * 20 and inner.calls == 20 and inner.most <= concurrent
-    assert llm.usage['calls'] == 20 and llm.usage['input_tokens'] == 20_000 and llm.usage['cost'] == pytest.approx(20 * cost_of('gpt-4o', 1000, 100))
+    assert llm.usage['calls'] == 20 and llm.usage['input_tokens'] == 20_000 and llm.usage['cost'] == pytest.approx(20 * cost_of('gpt-4o',
+        1000, 100))
 
 
 def test_the_cost_passes_its_limit_by_no_more_than_what_runs_at_once():
@@ -95,7 +97,8 @@ def test_a_failed_call_counts_and_gives_its_place_back():
     assert llm.usage['calls'] == 3 and llm.usage['output_tokens'] == 100
 
 
-@pytest.mark.parametrize('llm, before', [(Counting('qwen3:4b'), 0), (Counting(price=None), 0), (Counting('gpt-4o', price=None), 0), (Counting(), 1)])
+@pytest.mark.parametrize('llm, before', [(Counting('qwen3:4b'), 0), (Counting(price=None), 0), (Counting('gpt-4o', price=None), 0),
+                                         (Counting(), 1)])
 def test_a_limit_on_an_unknown_price_is_refused_before_more_is_spent(llm, before):
     limited = Limited(llm, max_cost=100)
     assert [attempt(limited) for _ in range(3)] == ['Yes.'] * before + ['budget'] * (3 - before) and llm.calls == before

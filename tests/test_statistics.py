@@ -21,7 +21,8 @@ from cpqa.evaluation.statistics import (Interval, McNemar, StatisticsError, boot
 
 levels = st.sampled_from([.5, .8, .9, .95, .99])
 shares = st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
-tables = st.integers(1, 800).flatmap(lambda n: st.integers(0, n).flatmap(lambda b: st.tuples(st.just(b), st.integers(0, n - b), st.just(n))))
+tables = st.integers(1, 800).flatmap(lambda n: st.integers(0,
+                                                           n).flatmap(lambda b: st.tuples(st.just(b), st.integers(0, n - b), st.just(n))))
 numbers = st.floats(-100, 100)
 probabilities = st.floats(0, 1)
 
@@ -49,14 +50,16 @@ def test_mcnemar_is_statsmodels(table):
 def test_holm_is_its_definition(found_p):
     family = {f'comparison {n}': p for n, p in enumerate(found_p)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('gc.collect', lambda *generation: 0)   # statsmodels calls it each time, which takes a second in a process that has loaded much
+        # statsmodels calls it each time, which takes a second in a process that has loaded much
+        patch.setattr('gc.collect', lambda *generation: 0)
         found = holm(family)
     ordered = sorted(family, key=family.get)
     wanted = dict(zip(ordered, itertools.accumulate((min(1, (len(family) - i) * family[name]) for i, name in enumerate(ordered)), max)))
     assert list(found) == list(family) and found == pytest.approx(wanted, abs=1e-12)
 
 
-@pytest.mark.parametrize('difference, sd, power, level', [(.02, .25, .8, .05), (-.3, 1, .9, .01), (2, 1, .8, .05), (.05, .1, .5, .1), (50, 1e-6, .8, .05)])
+@pytest.mark.parametrize('difference, sd, power, level',
+                         [(.02, .25, .8, .05), (-.3, 1, .9, .01), (2, 1, .8, .05), (.05, .1, .5, .1), (50, 1e-6, .8, .05)])
 def test_questions_for_means_are_statsmodels(difference, sd, power, level):
     t_test = pytest.importorskip('statsmodels.stats.power').TTestPower()
     n = questions_needed_for_means(difference, sd, power, level)
@@ -81,7 +84,8 @@ def most_likely(b, c, n, d):
     "The share of questions that only the second has right, most likely if the difference is d, found by search."
     log = lambda count, p: count * np.log(max(p, 1e-300)) if count else 0.0
     low, high = max(0, -d), (1 - d) / 2
-    return minimize_scalar(lambda q: -log(b, q + d) - log(c, q) - log(n - b - c, 1 - 2*q - d), bounds=(low, high), method='bounded', options={'xatol': 1e-12}).x
+    return minimize_scalar(lambda q: -log(b, q + d) - log(c, q) - log(n - b - c, 1 - 2*q - d), bounds=(low, high), method='bounded',
+                           options={'xatol': 1e-12}).x
 
 
 @given(tables, levels)
@@ -241,7 +245,8 @@ def test_p_is_below_a_twentieth_for_at_most_a_twentieth():
 
 # ---- how many questions
 
-@pytest.mark.parametrize('difference, discordant, power, level', [(.1, .2, .8, .05), (.2, .2, .8, .05), (.15, .4, .9, .01), (-.1, .1, .5, .05), (.3, .9, .8, .05)])
+@pytest.mark.parametrize('difference, discordant, power, level',
+                         [(.1, .2, .8, .05), (.2, .2, .8, .05), (.15, .4, .9, .01), (-.1, .1, .5, .05), (.3, .9, .8, .05)])
 def test_questions_needed_is_where_the_power_is_reached(difference, discordant, power, level):
     n = questions_needed(difference, discordant, power, level)
     assert mcnemar_power(n, difference, discordant, level) >= power > mcnemar_power(n - 1, difference, discordant, level)
@@ -252,7 +257,8 @@ def test_questions_needed_is_where_the_power_is_reached(difference, discordant, 
 def test_power_is_the_sum_over_all_tables(n, difference, discordant):
     b, c = (discordant + difference) / 2, (discordant - difference) / 2
     from scipy.stats import multinomial
-    total = sum(multinomial.pmf([i, j, n - i - j], n, [b, c, 1 - b - c]) for i in range(n + 1) for j in range(n + 1 - i) if mcnemar_counts(i, j, n).p < .05)
+    total = sum(multinomial.pmf([i, j, n - i - j], n, [b, c, 1 - b - c]) for i in range(n + 1) for j in range(n
+        + 1 - i) if mcnemar_counts(i, j, n).p < .05)
     assert mcnemar_power(n, difference, discordant) == pytest.approx(total, abs=1e-9)
 
 
@@ -325,11 +331,13 @@ def test_nothing_asked_is_said_so():
 
 @given(st.floats(), st.floats(), st.floats())
 def test_an_interval_is_in_order(value, low, high):
-    if np.isfinite([value, low, high]).all() and low <= high: assert Interval.from_json(Interval(value, low, high, n=1).to_json()).low == low
+    if np.isfinite([value, low, high]).all() and low <= high:
+        assert Interval.from_json(Interval(value, low, high, n=1).to_json()).low == low
     else:
         with pytest.raises(ValueError, match='no interval'): Interval(value, low, high, n=1)
 
 
 def test_importing_is_light():
-    code = "import sys, cpqa.evaluation.statistics; sys.exit(any(m.split('.')[0] in ('scipy', 'pandas', 'statsmodels') for m in sys.modules))"
+    code = ("import sys, cpqa.evaluation.statistics; sys.exit(any(m.split('.')[0] in ('scipy', 'pandas', 'statsmodels') for m in "
+            "sys.modules))")
     assert subprocess.run([sys.executable, '-c', code]).returncode == 0

@@ -27,7 +27,8 @@ def test_a_table_by_hand(tmp_path):
     assert list(frame.columns) == ['n', 'failed', 'missing', 'accuracy', 'gain'] and frame.index.name == 'system'
     assert frame.loc['a'].tolist() == [10, 0, 0, f'0.800 [{wilson(8, 10).low:.3f}, {wilson(8, 10).high:.3f}]', '']
     assert frame.loc['a', 'accuracy'] == '0.800 [0.490, 0.943]'     # Wilson's formula with z = 1.96, by pencil
-    assert frame.loc['b & c_d|e', ['n', 'failed', 'missing']].tolist() == [10, 1, 0] and frame.loc['b & c_d|e', 'gain'].startswith('0.200 [0.') and frame.loc['b & c_d|e', 'gain'].endswith('] (n = 5)')
+    assert frame.loc['b & c_d|e', ['n', 'failed', 'missing']].tolist() == [10, 1, 0] and frame.loc['b & c_d|e',
+        'gain'].startswith('0.200 [0.') and frame.loc['b & c_d|e', 'gain'].endswith('] (n = 5)')
     assert 'after Holm\'s correction for 1 comparison.' in frame.attrs['caption'] and 'bootstrap for gain' in frame.attrs['caption']
 
 
@@ -48,7 +49,8 @@ def test_comparisons_are_those_of_the_statistics(tmp_path):
     a, b, c = made(tmp_path, 'a', '0123456789'), made(tmp_path, 'b', ''), made(tmp_path, 'c', '012345678')
     for i, (_, values) in enumerate((a, b, c)): values['gain'] = {f'q{j}': ((j * (i + 3)) % 7) / 7 for j in reversed(range(10))}
     found = compare([b, a, c], 'a')
-    assert [(x.system, x.measure, x.n, x.test) for x in found] == [('b', 'accuracy', 10, 'mcnemar'), ('b', 'gain', 10, 'permutation'), ('c', 'accuracy', 10, 'mcnemar'), ('c', 'gain', 10, 'permutation')]
+    assert [(x.system, x.measure, x.n, x.test) for x in found] == [('b', 'accuracy', 10, 'mcnemar'), ('b', 'gain', 10, 'permutation'),
+                                                                   ('c', 'accuracy', 10, 'mcnemar'), ('c', 'gain', 10, 'permutation')]
     values = {name: [r[1]['gain'][f'q{j}'] for j in range(10)] for name, r in zip('abc', (a, b, c))}
     assert found[1].p == permutation(values['b'], values['a']) and found[1].difference == paired_bootstrap(values['b'], values['a'])
     assert found[0].p == mcnemar([False] * 10, [True] * 10).p == 2 / 2**10 and found[0].difference.value == -1
@@ -73,13 +75,17 @@ def test_what_does_not_belong_into_one_table(tmp_path):
 
 
 def test_escapes(tmp_path):
-    assert latex('50% of a_b & c|d #1 {x} ~ ^ $5 \\ <b>') == r'50\% of a\_b \& c\textbar{}d \#1 \{x\} \textasciitilde{} \textasciicircum{} \$5 \textbackslash{} \textless{}b\textgreater{}'
+    assert (
+        latex('50% of a_b & c|d #1 {x} ~ ^ $5 \\ <b>')
+        == r'50\% of a\_b \& c\textbar{}d \#1 \{x\} \textasciitilde{} \textasciicircum{} \$5 \textbackslash{} \textless{}b\textgreater{}'
+    )
     assert latex('[x] a--b\nc') == '{[}x] a-{}-b c' and latex('') == '' and latex('*') == '{*}'
     assert markdown('a|b_c*d`e<f\\g$h~i\nj & &amp; 5%') == r'a\|b\_c\*d\`e\<f\\g\$h\~i j & &amp;amp; 5%'
     a, b = made(tmp_path, 'a_b & c|d 5%', '0123456789'), made(tmp_path, 'b', '')
     frame = table([a, b], 'b')
     lines = to_latex(frame, 'tab:x').splitlines()
-    assert [line.count(' & ') for line in lines if line.endswith(r'\\')] == [4, 4, 4] and r'a\_b \& c\textbar{}d 5\% & 10' in to_latex(frame)
+    assert [line.count(' & ') for line in lines if line.endswith(r'\\')] == [4, 4,
+        4] and r'a\_b \& c\textbar{}d 5\% & 10' in to_latex(frame)
     assert lines[0] == r'\begin{table}' and lines[-1] == r'\end{table}' and r'\label{tab:x}' in lines
     head, rule, *body = to_markdown(frame).split('\n\n')[0].splitlines()
     unescaped = [line.replace(r'\|', '').count('|') for line in (head, rule, *body)]
@@ -90,14 +96,16 @@ def test_escapes(tmp_path):
 def test_any_frame_can_be_written():
     pandas = pytest.importorskip('pandas')
     frame = pandas.DataFrame({'a|b': [1, 2.5]}, index=['x', 'y&z'])
-    assert to_markdown(frame) == '|  | a\\|b |\n| --- | --: |\n| x | 1.0 |\n| y&z | 2.5 |' and r'y\&z & 2.5 \\' in to_latex(frame) and 'caption' not in to_latex(frame)
+    assert to_markdown(frame) == '|  | a\\|b |\n| --- | --: |\n| x | 1.0 |\n| y&z | 2.5 |' and r'y\&z & 2.5 \\' in to_latex(
+        frame) and 'caption' not in to_latex(frame)
 
 
 def test_the_picture_shows_the_rows(tmp_path):
     a, b = made(tmp_path, 'a', '0123'), made(tmp_path, 'b', '01')
     b[1]['gain'] = {'q1': .5}
     fig = forest([a, b])
-    assert [ax.get_xlabel() for ax in fig.axes] == ['accuracy', 'gain'] and [t.get_text() for t in fig.axes[0].get_yticklabels()] == ['a', 'b']
+    assert [ax.get_xlabel() for ax in fig.axes] == ['accuracy', 'gain'] and [t.get_text() for t in fig.axes[0].get_yticklabels()] == ['a',
+        'b']
     assert [line.get_xdata()[0] for line in fig.axes[0].lines[1::2]] == [.4, .2]
     with pytest.raises(RunError, match='no measure to draw'): forest([(a[0], {})])
 

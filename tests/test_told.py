@@ -8,10 +8,26 @@ from cpqa.answering.trial_comparisons import comparison
 from cpqa.answering.polarity import polarity
 from cpqa.answering.quote_features import told
 
-LESS = 'Zinc reduced nausea compared with placebo.', 'Zinc increased nausea compared with placebo.', 'Placebo reduced nausea compared with zinc.'
-MORE = 'Sleep was longer with tea than with milk.', 'Sleep was shorter with tea than with milk.', 'Sleep was longer with milk than with tea.'
-LIFE = 'Survival was longer with A-mab than with chemotherapy.', 'Survival was shorter with A-mab than with chemotherapy.', 'Survival was longer with chemotherapy than with A-mab.'
-REST = 'Exercise improved fatigue compared with usual care.', 'Exercise worsened fatigue compared with usual care.', 'Usual care improved fatigue compared with exercise.'
+LESS = (
+    'Zinc reduced nausea compared with placebo.',
+    'Zinc increased nausea compared with placebo.',
+    'Placebo reduced nausea compared with zinc.',
+)
+MORE = (
+    'Sleep was longer with tea than with milk.',
+    'Sleep was shorter with tea than with milk.',
+    'Sleep was longer with milk than with tea.',
+)
+LIFE = (
+    'Survival was longer with A-mab than with chemotherapy.',
+    'Survival was shorter with A-mab than with chemotherapy.',
+    'Survival was longer with chemotherapy than with A-mab.',
+)
+REST = (
+    'Exercise improved fatigue compared with usual care.',
+    'Exercise worsened fatigue compared with usual care.',
+    'Usual care improved fatigue compared with exercise.',
+)
 QUOTES = {
     LESS: [
         'Nausea was less frequent in the zinc group than in the placebo group.',
@@ -94,7 +110,9 @@ def test_both_arms_are_turned_into_each_other():
     cue, = polarity(quote)
     assert side(cue, one) == -side(cue, two) == -1
 
-@cases('text', ['CI' + ' ' * 20_000, 'p' + ' ' * 20_000, '(95% CI ' * 4000, 'increased without ' * 2000, 'x and no y ' * 3000, 'difference ' * 3000 + '-5', 'Groups ' + 'A and ' * 5000, '1/1/' * 5000, 'It fell from 1.2.3 to 4.5.6 with zinc.', 'It fell from . to ... with tea.', '9/0 and 0 of 0 with zinc, 1/0 with placebo', 'Compared with ' + 'a, ' * 8000])
+@cases('text', ['CI' + ' ' * 20_000, 'p' + ' ' * 20_000, '(95% CI ' * 4000, 'increased without ' * 2000, 'x and no y ' * 3000,
+                'difference ' * 3000 + '-5', 'Groups ' + 'A and ' * 5000, '1/1/' * 5000, 'It fell from 1.2.3 to 4.5.6 with zinc.',
+                'It fell from . to ... with tea.', '9/0 and 0 of 0 with zinc, 1/0 with placebo', 'Compared with ' + 'a, ' * 8000])
 def test_a_hostile_text_is_read_too(text):
     "Each took minutes to hours once, or grew with the square of its length; the suite would stand still."
     for pair in ((LESS[0], text), (text, LESS[0])): assert all(-1.001 <= v <= 1.001 for v in told(*pair))

@@ -1,4 +1,5 @@
-"Examples to train on: what the real sets give, that nothing of a test is among them, and collections of one's own with every kind of bad line."
+"""Examples to train on: what the real sets give, that nothing of a test is among them, and collections of one's own with every kind of
+bad line."""
 import gzip
 import json
 from collections import Counter
@@ -21,7 +22,8 @@ from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
 
 SIZES = {'bioasq': 1497, 'evidence-inference': 399, 'medquad': 11662, 'pubmedqa': 500, 'titles': 1773}   # groups read
-TESTS = {'bioasq': 486, 'mirage-mmlu': 1089, 'mirage-medqa': 1273, 'mirage-medmcqa': 4183, 'mirage-pubmedqa': 500, 'mirage-bioasq': 123, 'pubmedqa': 500,
+TESTS = {'bioasq': 486, 'mirage-mmlu': 1089, 'mirage-medqa': 1273, 'mirage-medmcqa': 4183, 'mirage-pubmedqa': 500, 'mirage-bioasq': 123,
+         'pubmedqa': 500,
          'evidence-inference': 529, 'medquad': 3264}
 HELD = {'titles: its question or document is reserved': 353, 'pubmedqa: it holds a text of a reserved document': 1}
 LEAKS = {'bioasq': 2, 'medquad': 1264}   # by words alone
@@ -96,7 +98,8 @@ def test_medquad_keeps_a_fifth_of_its_topics(data, groups, medquad):
     kept, out = groups['medquad'], list(ex.medquad_groups(data/'medquad', held=True))
     assert not {g.key for g in kept} & held and {g.key for g in out} <= held
     assert len({ex.folded(g.query) for g in kept}) == len(kept)   # a question once
-    assert max(len(t.split()) for g in kept for t in (*g.positives, *g.negatives)) <= 128 and {len(g.negatives) for g in kept} <= set(range(5, 9))
+    assert max(len(t.split()) for g in kept for t in (*g.positives,
+                                                      *g.negatives)) <= 128 and {len(g.negatives) for g in kept} <= set(range(5, 9))
     answers = {(ex.folded(q.question), ' '.join(q.answers[0].split()[:128])) for q in medquad if ex.topic_of(q) not in held}
     texts = {t for _, t in answers}
     for g in kept:
@@ -110,7 +113,8 @@ def test_pubmedqa_is_the_half_that_is_no_test(data, groups):
 
 
 def test_faults_are_told(groups, faults):
-    assert sum(f.partition('/')[0].endswith('_QA') for f in faults) == 11 and faults[-1] == '14,523 of 16,296 documents have no title of 3 words, or no text' and len(faults) == 12
+    assert sum(f.partition('/')[0].endswith('_QA') for f in faults) == 11 and faults[
+        -1] == '14,523 of 16,296 documents have no title of 3 words, or no text' and len(faults) == 12
 
 
 # ---- what is held out
@@ -130,7 +134,8 @@ def test_the_rules_hold_in_what_is_kept(data, groups, medquad, reserved):
         if id in corpus: assert not {corpus[id].text, ex.embedded_text(corpus[id].title, corpus[id].text)} & texts
     dev = list(ex.bioasq_groups(data/'bioasq_beir', rounds=[10]))
     assert len(dev) == 486 and ho.without_held_out(dev, reserved)[0] == []
-    assert ho.without_held_out((ex.Group(q, ('x',), (), 'medquad', q) for q in map(ex.topic_of, medquad)), reserved)[1].keys() == {'medquad: its topic is held out'}
+    assert ho.without_held_out((ex.Group(q, ('x',), (), 'medquad', q) for q in map(ex.topic_of, medquad)),
+                               reserved)[1].keys() == {'medquad: its topic is held out'}
 
 
 def test_a_mined_negative_of_round_10_is_found(data, groups, reserved):
@@ -163,7 +168,8 @@ def test_no_question_of_a_test_is_left_in_training(groups, tests, reserved):
 
 @pytest.mark.nightly
 def test_paraphrases_are_found_by_vectors(groups, tests):
-    by_words, by_both = (ho.without_leaks(groups['bioasq'][::3], {'bioasq': tests['bioasq']}, e) for e in (None, EmbeddedEncoder(model=MINILM)))
+    by_words, by_both = (ho.without_leaks(groups['bioasq'][::3], {'bioasq': tests['bioasq']},
+                                          e) for e in (None, EmbeddedEncoder(model=MINILM)))
     assert {g.key for g in by_both[0]} < {g.key for g in by_words[0]}
     assert {leak.by for leak in by_both[1]} >= {'vectors'} and all(leak.share >= 0.8 for leak in by_both[1])
 
@@ -198,20 +204,25 @@ class Letters:
 def test_vectors_compare_all_with_all_in_blocks():
     queries, others = ['listen now'] + [f'filler {c * 9}' for c in 'abcdefghij'] * 300, ['now silent', 'zzz']
     found = ho.near_duplicates(queries, others, 0.99, Letters())
-    assert [(i, j) for i, j, _ in found] == [(0, 0)] and ho.near_duplicates([], others, 0.9, Letters()) == ho.near_duplicates(queries, [], 0.9, Letters()) == []
+    assert [(i, j) for i, j, _ in found] == [(0, 0)] and ho.near_duplicates([], others, 0.9, Letters()) == ho.near_duplicates(queries, [],
+        0.9, Letters()) == []
     groups = [ex.Group(q, ('yes',)) for q in ('listen now', 'sleep well')]
     kept, leaks = ho.without_leaks(groups, {'one': ['now silent'], 'two': ['silent now', 'listen now'], 'three': ['xyz']}, Letters())
     assert [g.query for g in kept] == ['sleep well']
-    assert [(leak.test, leak.by, leak.other) for leak in leaks] == [('two', 'words', 'listen now'), ('one', 'vectors', 'now silent'), ('two', 'vectors', 'silent now')]
+    assert [(leak.test, leak.by, leak.other) for leak in leaks] == [('two', 'words', 'listen now'), ('one', 'vectors', 'now silent'),
+                                                                    ('two', 'vectors', 'silent now')]
 
 
 def test_a_toy_training_set_is_kept_apart(tmp_path):
     (tmp_path/'medquad'/'1_Toy_QA').mkdir(parents=True)
     stems = {held: next(f'{n:07d}' for n in range(99) if ex.medquad_held(f'1_Toy_QA/{n:07d}') == held) for held in (True, False)}
     for held, stem in stems.items():
-        (tmp_path/'medquad'/'1_Toy_QA'/f'{stem}.xml').write_text(f'<Document><QAPair><Question qid="{stem}-1">What is gout ?</Question><Answer>Pain in a toe, {held}.</Answer></QAPair></Document>')
+        (tmp_path/'medquad'/'1_Toy_QA'/f'{stem}.xml').write_text(
+            f'<Document><QAPair><Question qid="{stem}-1">What is gout ?</Question><Answer>Pain in a toe, '
+            f'{held}.</Answer></QAPair></Document>')
     found = ho.training_groups(tmp_path)   # the same question in a topic that is held out
-    assert (found.read, found.groups, [(leak.source, leak.test, leak.share) for leak in found.leaks]) == ({'medquad': 1}, (), [('medquad', 'medquad', 1.0)])
+    assert (found.read, found.groups, [(leak.source, leak.test, leak.share) for leak in found.leaks]) == ({'medquad': 1}, (),
+        [('medquad', 'medquad', 1.0)])
     with pytest.raises(CpqaError, match='holds no test set'): ho.training_groups(tmp_path/'elsewhere')
 
 
@@ -221,9 +232,12 @@ GOOD = '{"query": "Is ice cold?", "positives": ["Ice is cold."]}'
 
 
 @cases('line, why', [
-    ('{"query": "Why?"}', 'missing required field `positives`'), ('{"query": "Why?", "positives": "So."}', 'Expected `array`'), ('{"query": "Why?", "positives": []}', 'at least one positive'),
-    ('{"query": " ", "positives": ["a"]}', 'a query that is not empty'), ('{"query": "Why?", "positives": ["a", " "]}', 'one of the texts is empty'),
-    ('{"query": "Why?", "positives": ["a"], "negatives": ["a"]}', 'positive and negative at once'), ('{"query": "Why?", "positives": ["a"], "negative": ["b"]}', 'unknown field `negative`'),
+    ('{"query": "Why?"}', 'missing required field `positives`'), ('{"query": "Why?", "positives": "So."}', 'Expected `array`'),
+    ('{"query": "Why?", "positives": []}', 'at least one positive'),
+    ('{"query": " ", "positives": ["a"]}', 'a query that is not empty'),
+    ('{"query": "Why?", "positives": ["a", " "]}', 'one of the texts is empty'),
+    ('{"query": "Why?", "positives": ["a"], "negatives": ["a"]}', 'positive and negative at once'),
+    ('{"query": "Why?", "positives": ["a"], "negative": ["b"]}', 'unknown field `negative`'),
     ('["Why?"]', 'Expected `object`'), ('not JSON', 'malformed'), ('{"query": "Why?", "positives": ["a"]', 'truncated')])
 def test_a_bad_line_is_named(tmp_path, line, why):
     path = tmp_path/'mine.jsonl'
@@ -259,7 +273,8 @@ def beir(folder, **splits):
     (folder/'qrels').mkdir()
     (folder/'corpus.jsonl').write_text('\n'.join(json.dumps({'_id': f'd{i}', 'title': f'T{i}', 'text': f'text {i}'}) for i in range(4)))
     (folder/'queries.jsonl').write_text('\n'.join(json.dumps({'_id': f'q{i}', 'text': f'query {i}'}) for i in range(4)))
-    for name, rows in splits.items(): (folder/'qrels'/f'{name}.tsv').write_text('query-id\tcorpus-id\tscore\n' + ''.join(f'{q}\t{d}\t{s}\n' for q, d, s in rows))
+    for name, rows in splits.items():
+        (folder/'qrels'/f'{name}.tsv').write_text('query-id\tcorpus-id\tscore\n' + ''.join(f'{q}\t{d}\t{s}\n' for q, d, s in rows))
 
 
 def test_a_folder_gives_judged_texts_and_trains_on_train(tmp_path):
@@ -271,20 +286,24 @@ def test_a_folder_gives_judged_texts_and_trains_on_train(tmp_path):
 
 def test_a_folder_without_train_asks_which_split(tmp_path):
     beir(tmp_path, dev=[('q0', 'd0', 1)], test=[('q2', 'd3', 1)])
-    with pytest.raises(CpqaError, match="no file with qrels of the split 'train': in its folder qrels there is dev.tsv, test.tsv"): ex.own_groups(tmp_path)
+    with pytest.raises(CpqaError, match="no file with qrels of the split 'train': in its folder qrels there is dev.tsv, test.tsv"):
+        ex.own_groups(tmp_path)
     (tmp_path/'qrels'/'test.tsv').unlink()
     assert [g.key for g in ex.own_groups(tmp_path)] == ['q0']
 
 
 def test_a_query_without_an_answer_is_a_fault_of_a_folder(tmp_path):
     beir(tmp_path, train=[('q0', 'd0', 1), ('q1', 'd1', 0), ('q2', 'd9', 1)])
-    with pytest.raises(ex.ExamplesError, match='3 faults beside 1 groups'): ex.own_groups(tmp_path)   # d9 is not there, q1 and q2 have no answer
+    # d9 is not there, q1 and q2 have no answer
+    with pytest.raises(ex.ExamplesError, match='3 faults beside 1 groups'): ex.own_groups(tmp_path)
     faults = []
     assert [g.key for g in ex.own_groups(tmp_path, faults=faults)] == ['q0'] and len(faults) == 3
 
 
 def test_titles_that_ask_nothing_are_counted():
     faults = []
-    documents = [Document('1', '[Aspirin against polyps].', 'It helps.'), Document('2', 'Editorial', 'We think.'), Document('3', 'A title without text'), Document('4', '', 'x')]
-    assert [(g.query, g.positives, g.key) for g in ex.title_groups(documents, faults=faults)] == [('Aspirin against polyps', ('It helps.',), '1')]
+    documents = [Document('1', '[Aspirin against polyps].', 'It helps.'), Document('2', 'Editorial', 'We think.'),
+                 Document('3', 'A title without text'), Document('4', '', 'x')]
+    assert [(g.query, g.positives, g.key) for g in ex.title_groups(documents,
+                                                                   faults=faults)] == [('Aspirin against polyps', ('It helps.',), '1')]
     assert faults == ['3 of 4 documents have no title of 3 words, or no text']

@@ -1,4 +1,5 @@
-"""Trainings beyond their notebooks: killed and resumed, in sixteen bits, with low-rank matrices, in a small budget, from damaged and foreign checkpoints."""
+"""Trainings beyond their notebooks: killed and resumed, in sixteen bits, with low-rank matrices, in a small budget, from damaged and
+foreign checkpoints."""
 import json
 import os
 import pickle
@@ -188,7 +189,8 @@ def test_low_rank_training_keeps_the_shape_and_layers_are_left_out(tiny, tmp_pat
 # ---- folders of others
 
 def test_another_training_is_not_gone_on_with(tiny, checkpoint, tmp_path):
-    with pytest.raises(TrainingError, match='settings.learning_rate 0.001 against 0.002'): train('cross', tiny, tmp_path/'out', learning_rate=0.002)
+    with pytest.raises(TrainingError, match='settings.learning_rate 0.001 against 0.002'):
+        train('cross', tiny, tmp_path/'out', learning_rate=0.002)
     with pytest.raises(TrainingError, match='texts .* against'): train('cross', tiny, tmp_path/'out', groups=GROUPS[1:] + [group(9)])
     with pytest.raises(TrainingError, match='kind cross-encoder against bi-encoder'): train('bi', tiny, tmp_path/'out')
     other = str(tiny_bert(tmp_path/'other', seed=1))
@@ -244,9 +246,11 @@ def test_a_run_that_was_cut_off_while_finishing_is_finished(tiny, tmp_path, monk
 def test_what_is_written_holds_no_pickles_and_no_paths_of_this_machine(tiny, whole):
     out = whole('cross')[1]
     names = {p.name for p in out.rglob('*') if p.is_file()}
-    assert names == {'config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json', 'curve.jsonl', 'run.json', 'trained.json'}
+    assert names == {'config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json', 'curve.jsonl', 'run.json',
+                     'trained.json'}
     assert json.loads((out/'run.json').read_text())['settings.max_steps'] == 12
-    assert not any(str(folder) in (out/name).read_text() for folder in (out.parent, Path(tiny).parent) for name in ('config.json', 'trained.json'))
+    assert not any(str(folder) in (out/name).read_text() for folder in (out.parent,
+                                                                        Path(tiny).parent) for name in ('config.json', 'trained.json'))
 
 
 # ---- dev figures and teachers
@@ -275,7 +279,8 @@ groups_strategy = st.lists(st.integers(1, 5), min_size=1, max_size=9)
 
 
 def numbered(sizes: list[int]) -> list[Group]:
-    return [Group(f'q{n}', tuple(f'p{n}.{i}' for i in range(size)), tuple(f'n{n}.{i}' for i in range(2 * size)), 'own', f'k{n}') for n, size in enumerate(sizes)]
+    return [Group(f'q{n}', tuple(f'p{n}.{i}' for i in range(size)), tuple(f'n{n}.{i}' for i in range(2 * size)), 'own', f'k{n}') for n,
+            size in enumerate(sizes)]
 
 
 @given(groups_strategy, st.integers(1, 6), st.booleans(), st.integers(0, 3))
@@ -286,7 +291,9 @@ def test_a_whole_epoch_shows_each_positive_once_or_says_what_is_left(sizes, size
     assert len(shown) == len(set(shown)) == sum(sizes) - found.left and set(shown) <= {p for g in groups for p in g.positives}
     for step in found.steps:
         assert len(step) <= size and (not apart or len({r.group for r in step}) == len(step))
-        for row in step: assert row.query == groups[row.group].query and row.texts[0] in groups[row.group].positives and len(set(row.texts)) == len(row.texts)
+        for row in step:
+            assert row.query == groups[row.group].query and row.texts[
+                0] in groups[row.group].positives and len(set(row.texts)) == len(row.texts)
 
 
 @given(groups_strategy, st.integers(1, 6), st.booleans(), st.integers(1, 30))

@@ -63,7 +63,8 @@ def test_own_negatives_stay_in_front_and_are_not_doubled():
 def test_a_document_is_right_for_a_snippet_of_it_for_another_form_and_for_a_sister_question():
     part = DOCUMENTS['0'].text.split(' ', 5)[5].upper()
     sentence = f'{DOCUMENTS["1"].title}. {DOCUMENTS["1"].text}'
-    groups = [Group('what', (part,)), Group('WHAT', (sentence,)), Group('other', (TEXTS['2'],), key='k'), Group('third', (TEXTS['3'],), key='k')]
+    groups = [Group('what', (part,)), Group('WHAT', (sentence,)), Group('other', (TEXTS['2'],), key='k'),
+              Group('third', (TEXTS['3'],), key='k')]
     mined = mine(groups, DOCUMENTS, [Fixed('0123')])
     assert [g.negatives for g in mined.groups] == [(TEXTS['2'], TEXTS['3'])] * 2 + [(TEXTS['0'], TEXTS['1'])] * 2
     assert mined.counts['right'] == 8 and len(right_texts(groups)[0]) == 2

@@ -22,7 +22,8 @@ def tiny(tmp_path_factory) -> str: return str(tiny_bert(tmp_path_factory.mktemp(
 @pytest.fixture
 def collection(tmp_path):
     file = tmp_path/'mine.jsonl'
-    file.write_text('\n'.join(json.dumps({'query': f'what is {n} times {n}', 'positives': [f'{n * n} it is'], 'negatives': [f'not {n}']}) for n in range(40)))
+    file.write_text('\n'.join(json.dumps({'query': f'what is {n} times {n}', 'positives': [f'{n * n} it is'],
+                                          'negatives': [f'not {n}']}) for n in range(40)))
     return file
 
 
@@ -32,7 +33,8 @@ def test_the_shipped_recipes_can_be_written_and_read_and_their_settings_are_soun
     assert set(recipe.MINED) < set(recipe.BI_ENCODER.sources) and recipe.CROSS_ENCODER.settings.base == recipe.MADE_BEFORE
 
 
-@pytest.mark.parametrize('damage', [lambda f: (f/'groups.jsonl').unlink(), lambda f: (f/'groups.json').write_text('{'), lambda f: (f/'groups.json').write_text('{}'),
+@pytest.mark.parametrize('damage', [lambda f: (f/'groups.jsonl').unlink(), lambda f: (f/'groups.json').write_text('{'),
+                                    lambda f: (f/'groups.json').write_text('{}'),
                                     lambda f: (f/'groups.jsonl').write_text(GROUPS[0].to_json()[:-3])])
 def test_damaged_keepings_are_made_again(tmp_path, damage):
     made = []
@@ -84,7 +86,8 @@ def test_who_is_put_aside_stays_so_in_a_larger_collection():
 
 
 def test_lists_hold_no_right_answer_as_a_wrong_one():
-    groups = [Group('same', ('a',), (), 'own', '1'), Group('same', ('b',), (), 'own', '2'), *(Group(str(n), (f't{n}',), (), 'own', str(n)) for n in range(9, 40))]
+    groups = [Group('same', ('a',), (), 'own', '1'), Group('same', ('b',), (), 'own', '2'),
+              *(Group(str(n), (f't{n}',), (), 'own', str(n)) for n in range(9, 40))]
     for g in your_own.filled(groups[:2], groups): assert len(g.negatives) == 20 and not {'a', 'b'} & set(g.negatives)
 
 
@@ -93,13 +96,15 @@ def test_a_bi_encoder_of_ones_own_with_documents(tmp_path, tiny, collection):
     documents.write_text('\n'.join(json.dumps({'_id': str(n), 'title': '', 'text': f'times {n} and {n + 1}'}) for n in range(60)))
     made, = your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], [documents], tiny, SHORT, licence='CC0')
     card = FastEncoder(made.folder).card
-    assert card.about.data[0].licence == 'CC0' and card.about.data[0].n == made.queries and card.about.figures == made.figures and card.precision == 'w8'
+    assert card.about.data[0].licence == 'CC0' and card.about.data[
+        0].n == made.queries and card.about.figures == made.figures and card.precision == 'w8'
     assert all(f.low <= f.value <= f.high and f.n == made.held for f in made.figures) and made.queries + made.held + made.alike == 40
 
 
 def test_bad_lines_are_named_and_may_be_skipped(tmp_path, tiny, collection):
     with collection.open('a') as f: f.write('\n{"query": "x"}\nnonsense')
-    with pytest.raises(CpqaError, match='2 faults beside 40 groups'): your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=SHORT)
+    with pytest.raises(CpqaError, match='2 faults beside 40 groups'):
+        your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=SHORT)
     assert not os.path.exists(tmp_path/'out')
     made, = your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=SHORT, skip=True)
     assert len(made.faults) == 2 and '2 bad lines' in FastEncoder(made.folder).card.about.left_out
@@ -113,5 +118,6 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, tiny, collection):
     settings = SHORT | {'max_steps': 4}
     with pytest.raises(Stop): your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=settings, progress=stop)
     seen = []
-    made, = your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=settings, progress=lambda stage, done, total: seen.append((stage, done)))
+    made, = your_own.train_own(collection, tmp_path/'out', ['bi-encoder'], base=tiny, knobs=settings, progress=lambda stage, done,
+                               total: seen.append((stage, done)))
     assert made.trained.steps == 4 and ('training', 1) not in seen

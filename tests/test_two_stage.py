@@ -1,4 +1,5 @@
-"""The second stage: nothing that was ranked before is ranked otherwise, waves keep to their rules on any clock, and a reranker that fails changes nothing but the note."""
+"""The second stage: nothing that was ranked before is ranked otherwise, waves keep to their rules on any clock, and a reranker that
+fails changes nothing but the note."""
 import math
 from dataclasses import dataclass, field
 
@@ -30,7 +31,8 @@ class Drawn:
 
 def library(passages_each: list[int]) -> tuple[list[Document], PassageVectors]:
     "Invented documents of so many passages, one sentence each, and their vectors."
-    documents = [Document(id=f'd{i}', title=f'Title {i}', text=' '.join(f'Sentence {j} of {i} here.' for j in range(n))) for i, n in enumerate(passages_each)]
+    documents = [Document(id=f'd{i}', title=f'Title {i}', text=' '.join(f'Sentence {j} of {i} here.' for j in range(n))) for i,
+                 n in enumerate(passages_each)]
     return documents, PassageVectors(documents, Drawn(), SentenceSplitter(words=5, overlap=0).split)
 
 
@@ -59,7 +61,8 @@ def before(stage: TwoStage, question, vector, documents, n):
     "What `select` chose before there were waves."
     passages, rows = stage.candidates(documents)
     cosines = stage.vectors.of_rows(rows) @ vector
-    rankings = [[Hit(str(i), float(s[i])) for i in np.argsort(-s, kind='stable')] for s in (stage.reranker.score(question, passages), cosines)]
+    rankings = [[Hit(str(i), float(s[i])) for i in np.argsort(-s, kind='stable')] for s in (stage.reranker.score(question, passages),
+        cosines)]
     rankings.append([Hit(str(i), 0.0) for i in range(len(passages))])
     return [(passages[int(h.id)], float(cosines[int(h.id)])) for h in reciprocal_rank_fusion(rankings, stage.rrf_k)[:n]]
 
@@ -88,7 +91,8 @@ def test_select_chooses_as_before(sizes, n, rrf_k, values):
         assert chosen(stage.select(QUESTION, VECTOR, documents, n)) == before(stage, QUESTION, VECTOR, documents, n)
 
 
-@pytest.mark.parametrize('question', ['What are the side effects of tamoxifen?', 'Does aspirin prevent colorectal cancer?', 'lung', 'Qué es?'])
+@pytest.mark.parametrize('question', ['What are the side effects of tamoxifen?', 'Does aspirin prevent colorectal cancer?', 'lung',
+                                      'Qué es?'])
 def test_select_chooses_as_before_in_the_demo_library(question):
     qa = CancerQA()
     stage, vector = TwoStage(qa.vectors), qa.encoder.encode([question], 'query')[0]
@@ -105,14 +109,16 @@ class Weighed(Scripted):
 def summed(scores, ranks, weight):
     "The sum, written another way."
     low, high, near, far = min(scores), max(scores), 1 / (5 + min(ranks)), 1 / (5 + max(ranks))
-    return [((s - low) / (high - low) if high > low else 0) + weight * ((1 / (5 + r) - far) / (near - far) if near > far else 0) for s, r in zip(scores, ranks)]
+    return [((s - low) / (high - low) if high > low else 0) + weight * ((1 / (5 + r) - far) / (near - far) if near > far else 0) for s,
+            r in zip(scores, ranks)]
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(1, 60)), min_size=1, max_size=20), st.floats(0.1, 3))
 def test_a_score_and_a_rank_are_summed(rows, weight):
     scores, ranks = np.array(rows).T
     np.testing.assert_allclose(with_first(scores, ranks, weight), summed(scores, ranks, weight), atol=1e-9)
-    np.testing.assert_allclose(with_first(scores * 7. + 3, ranks, weight), with_first(scores, ranks, weight), atol=1e-9)   # the scale of the scores does not matter
+    # the scale of the scores does not matter
+    np.testing.assert_allclose(with_first(scores * 7. + 3, ranks, weight), with_first(scores, ranks, weight), atol=1e-9)
     assert with_first(scores, ranks, 0) is scores and (first_weight(Scripted()), first_weight(Weighed())) == (0, 0.7)
 
 
@@ -127,7 +133,8 @@ def test_a_reranker_with_a_weight_decides_with_the_first_stage_and_without_the_c
     got = [e.passage for e in stage.select(QUESTION, VECTOR, documents, 99)]
     by_text = {p.text: round(v, 9) for p, v in zip(passages, value)}
     assert stage.combine == 'sum' and [by_text[p.text] for p in got] == [by_text[p.text] for p in expected] and set(got) == set(expected)
-    assert TwoStage(vectors, Weighed(table), combine='fusion').select(QUESTION, VECTOR, documents, 9) == TwoStage(vectors, Scripted(table)).select(QUESTION, VECTOR, documents, 9)
+    assert TwoStage(vectors, Weighed(table), combine='fusion').select(QUESTION, VECTOR, documents, 9) == TwoStage(vectors,
+        Scripted(table)).select(QUESTION, VECTOR, documents, 9)
 
 
 def test_no_reranker_counts_the_order_of_the_documents_once():
@@ -135,7 +142,8 @@ def test_no_reranker_counts_the_order_of_the_documents_once():
     passages, rows = TwoStage(vectors).candidates(documents)
     by_cosine = [Hit(str(i), 0.0) for i in np.argsort(-(vectors.of_rows(rows) @ VECTOR), kind='stable')]
     expected = reciprocal_rank_fusion([by_cosine, [Hit(str(i), 0.0) for i in range(len(passages))]], 60)
-    assert [e.passage for e in TwoStage(vectors, NoReranker()).select(QUESTION, VECTOR, documents, 99)] == [passages[int(h.id)] for h in expected]
+    assert [e.passage for e in TwoStage(vectors, NoReranker()).select(QUESTION, VECTOR, documents,
+                                                                      99)] == [passages[int(h.id)] for h in expected]
 
 
 @given(SIZES, st.integers(1, 9), st.sampled_from(['fusion', 'reranker', 'sum']), st.data())
@@ -144,9 +152,11 @@ def test_waves_that_nothing_stops_end_in_the_same_order(sizes, wave, combine, da
     table = {f'Sentence {j} of {i} here.': float(data.draw(st.integers(-2, 2))) for i, n in enumerate(sizes) for j in range(n)}
     whole = TwoStage(vectors, Weighed(table), combine=combine).choose(QUESTION, VECTOR, documents, 50)
     reranker = Weighed(table)
-    waves = TwoStage(vectors, reranker, combine=combine, budget_ms=math.inf, wave=wave, settle=0, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 50)
+    waves = TwoStage(vectors, reranker, combine=combine, budget_ms=math.inf, wave=wave, settle=0,
+                     clock=reranker.clock).choose(QUESTION, VECTOR, documents, 50)
     assert waves.evidence == whole.evidence and (waves.reranked, waves.stopped) == (whole.candidates, 'all')
-    assert [text for w in reranker.waves for text in w] == [p.text for p in first_stage(TwoStage(vectors), VECTOR, documents)]   # best first, each once
+    # best first, each once
+    assert [text for w in reranker.waves for text in w] == [p.text for p in first_stage(TwoStage(vectors), VECTOR, documents)]
     assert all(len(w) == wave for w in reranker.waves[:-1])
 
 
@@ -169,7 +179,8 @@ def test_those_unread_stay_in_their_order_behind(combine):
     stage = TwoStage(vectors, reranker, combine=combine, budget_ms=40, wave=2, settle=0, clock=reranker.clock)
     got = stage.choose(QUESTION, VECTOR, documents, 9)
     known = first_stage(stage, VECTOR, documents)
-    assert got.reranked == 4 and {e.passage for e in got.evidence[:4]} == set(known[:4]) and [e.passage for e in got.evidence[4:]] == known[4:]
+    assert got.reranked == 4 and {e.passage for e in got.evidence[:4]} == set(known[:4]) and [e.passage
+        for e in got.evidence[4:]] == known[4:]
 
 
 @pytest.mark.parametrize('reranker', [BM25Reranker(), NoReranker()])
@@ -194,11 +205,13 @@ def test_a_reranker_can_say_that_its_scores_depend_on_their_company():
 def test_a_budget_is_kept_where_every_passage_costs_the_same(sizes, budget, wave, settle, cost):
     documents, vectors = library(sizes)
     reranker = Scripted(cost=cost)
-    got = TwoStage(vectors, reranker, budget_ms=budget, wave=wave, settle=settle, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
+    got = TwoStage(vectors, reranker, budget_ms=budget, wave=wave, settle=settle,
+                   clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
     assert got.reranked == sum(map(len, reranker.waves)) and got.candidates == sum(sizes)
     assert len(reranker.waves) <= 1 or got.ms <= budget + 0.01
     assert bool(reranker.waves) == bool(sum(sizes))   # one wave always runs
-    if got.stopped == 'time': assert (got.reranked + min(wave, got.candidates - got.reranked)) * cost * 1000 > budget - 0.01   # one more would not have fitted
+    # one more would not have fitted
+    if got.stopped == 'time': assert (got.reranked + min(wave, got.candidates - got.reranked)) * cost * 1000 > budget - 0.01
     if got.stopped == 'all': assert got.reranked == got.candidates
 
 
@@ -210,7 +223,8 @@ def test_the_pace_is_that_of_the_last_wave_if_it_was_slower():
     documents, vectors = library([5] * 4)
     reranker = Tiring()
     got = TwoStage(vectors, reranker, budget_ms=10, wave=1, settle=0, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
-    assert (got.reranked, got.stopped) == (3, 'time')   # 1 + 2 + 4 ms, and a fourth is foretold to take 4 again, not the mean, with which it would fit
+    # 1 + 2 + 4 ms, and a fourth is foretold to take 4 again, not the mean, with which it would fit
+    assert (got.reranked, got.stopped) == (3, 'time')
 
 
 def test_time_before_the_first_wave_counts():
@@ -229,11 +243,13 @@ def test_a_settled_order_ends_the_reranking():
     falling = {text: -float(i) for i, text in enumerate(known)}   # the reranker agrees with what was known
     for settle, waves in ((1, 2), (2, 3), (3, 4)):
         reranker = Scripted(falling)
-        got = TwoStage(vectors, reranker, combine='reranker', budget_ms=math.inf, wave=4, settle=settle, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 4)
+        got = TwoStage(vectors, reranker, combine='reranker', budget_ms=math.inf, wave=4, settle=settle,
+                       clock=reranker.clock).choose(QUESTION, VECTOR, documents, 4)
         assert (got.stopped, len(reranker.waves)) == ('settled', waves) and [e.passage.text for e in got.evidence] == known[:4]
     rising = {text: float(i) for i, text in enumerate(known)}     # the best comes last: nothing settles
     reranker = Scripted(rising)
-    assert TwoStage(vectors, reranker, combine='reranker', budget_ms=math.inf, wave=4, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 4).stopped == 'all'
+    assert TwoStage(vectors, reranker, combine='reranker', budget_ms=math.inf, wave=4,
+                    clock=reranker.clock).choose(QUESTION, VECTOR, documents, 4).stopped == 'all'
 
 
 def test_a_budget_without_documents():
@@ -245,10 +261,13 @@ def test_a_budget_without_documents():
 
 # ---- failures
 
-FAILURES = {'raises': ValueError('no such layer in /root/models/secret.bin, token=hf_abcdefghijklmnopqrstuvwxyz'), 'says nothing': RuntimeError(), 'memory': MemoryError(),
+FAILURES = {'raises': ValueError('no such layer in /root/models/secret.bin, token=hf_abcdefghijklmnopqrstuvwxyz'),
+            'says nothing': RuntimeError(), 'memory': MemoryError(),
             'a sentence for users': CpqaError('torch is missing: pip install "cpqa[models]"'), 'nan': lambda n: np.full(n, np.nan),
-            'one inf': lambda n: np.array([*[1.0] * (n - 1), np.inf]), 'too few': lambda n: np.ones(n - 1), 'too many': lambda n: np.ones(n + 1), 'a column': lambda n: np.ones((n, 1)),
-            'a number': lambda n: 1.0, 'nothing': None, 'words': lambda n: ['good'] * n, 'too great for float32': lambda n: np.full(n, 1e300)}
+            'one inf': lambda n: np.array([*[1.0] * (n - 1), np.inf]), 'too few': lambda n: np.ones(n - 1),
+            'too many': lambda n: np.ones(n + 1), 'a column': lambda n: np.ones((n, 1)),
+            'a number': lambda n: 1.0, 'nothing': None, 'words': lambda n: ['good'] * n,
+            'too great for float32': lambda n: np.full(n, 1e300)}
 
 
 @pytest.mark.filterwarnings('ignore:overflow encountered')
@@ -270,14 +289,16 @@ def test_a_failure_without_waves_is_met_in_the_same_way():
     documents, vectors = library([3, 2])
     stage = TwoStage(vectors, Scripted(fails={1: FAILURES['nan'], 2: FAILURES['raises']}))
     got = stage.choose(QUESTION, VECTOR, documents, 2)
-    assert got.stopped == 'failed' and [e.passage for e in got.evidence] == first_stage(stage, VECTOR, documents)[:2] == [e.passage for e in stage.select(QUESTION, VECTOR, documents, 2)]
+    assert got.stopped == 'failed' and [e.passage for e in got.evidence] == first_stage(stage, VECTOR,
+        documents)[:2] == [e.passage for e in stage.select(QUESTION, VECTOR, documents, 2)]
 
 
 @pytest.mark.parametrize('stop', [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_passes_through(stop):
     documents, vectors = library([3, 2, 4])
     reranker = Scripted(fails={2: stop()})
-    with pytest.raises(stop): TwoStage(vectors, reranker, budget_ms=math.inf, wave=2, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
+    with pytest.raises(stop):
+        TwoStage(vectors, reranker, budget_ms=math.inf, wave=2, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
 
 
 # ---- probabilities
@@ -307,7 +328,8 @@ def test_what_the_budget_cut_off_has_no_probability_and_does_not_pass_a_threshol
     documents, vectors = library([3, 3, 3])
     for threshold, kept in ((None, 9), (0.0, 4)):
         reranker = Scripted()
-        got = TwoStage(vectors, reranker, calibrator=Tenths(), threshold=threshold, budget_ms=40, wave=2, settle=0, clock=reranker.clock).choose(QUESTION, VECTOR, documents, 9)
+        got = TwoStage(vectors, reranker, calibrator=Tenths(), threshold=threshold, budget_ms=40, wave=2, settle=0,
+                       clock=reranker.clock).choose(QUESTION, VECTOR, documents, 9)
         assert len(got.evidence) == kept and sum(e.probability is not None for e in got.evidence) == got.reranked == 4
     assert '5 that the reranker had not come to' in got.notes[0]
 
@@ -338,7 +360,8 @@ def test_windows_are_read_best_first_and_none_for_a_passage_already_read(sizes, 
     inside = lambda p, o: o.doc_id == p.doc_id and o.start <= p.start and p.end <= o.end
     by_id, expected = {d.id: d for d in documents}, []
     for e in found:
-        if not any(inside(e.passage, o) for o, _ in expected): expected.append((Neighbours().read(by_id[e.passage.doc_id], e.passage), e.score))
+        if not any(inside(e.passage, o) for o, _ in expected):
+            expected.append((Neighbours().read(by_id[e.passage.doc_id], e.passage), e.score))
     assert chosen(got) == expected[:n]
     assert all(by_id[e.passage.doc_id].text[e.passage.start:e.passage.end] == e.passage.text for e in got)
 
@@ -346,7 +369,8 @@ def test_windows_are_read_best_first_and_none_for_a_passage_already_read(sizes, 
 @given(SIZES, st.integers(0, 12))
 def test_a_plain_segmenter_changes_nothing(sizes, n):
     documents, vectors = library(sizes)
-    plain, read = (TwoStage(vectors, segmenter=s).choose(QUESTION, VECTOR, documents, n).evidence for s in (None, SentenceSplitter(words=5, overlap=0)))
+    plain, read = (TwoStage(vectors, segmenter=s).choose(QUESTION, VECTOR, documents, n).evidence
+                   for s in (None, SentenceSplitter(words=5, overlap=0)))
     assert plain == read
 
 
@@ -397,10 +421,12 @@ def test_reranked_keeps_what_was_found_where_the_reranker_fails(failure):
     passages_of = lambda ids: TwoStage(vectors).candidates([documents[int(id[1:])] for id in ids])[0]
     search = Reranked(Listed(('d2', 'd0', 'd1')), Scripted(fails={2: FAILURES[failure]}), passages_of)
     fine, failed, again = search.search(['a', 'b', 'c'], 3)
-    assert [h.id for h in failed] == ['d2', 'd0', 'd1'] and len(search.notes) == 1 and 'Scripted' in search.notes[0] and 'hf_abc' not in search.notes[0]
+    assert [h.id for h in failed] == ['d2', 'd0',
+                                      'd1'] and len(search.notes) == 1 and 'Scripted' in search.notes[0] and 'hf_abc' not in search.notes[0]
     assert fine == again and [h.score for h in failed] == [0.0, -1.0, -2.0]
 
 
 def test_reranked_lets_an_interrupt_through():
     passages = [Passage.of(d, 0, len(d.text)) for d in TOY if d.text]
-    with pytest.raises(KeyboardInterrupt): Reranked(Listed(('t1', 't2')), Scripted(fails={1: KeyboardInterrupt()}), lambda ids: passages).search(['a'], 2)
+    with pytest.raises(KeyboardInterrupt):
+        Reranked(Listed(('t1', 't2')), Scripted(fails={1: KeyboardInterrupt()}), lambda ids: passages).search(['a'], 2)

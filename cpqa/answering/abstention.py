@@ -75,7 +75,8 @@ class ConfidenceModel(Record, frozen=True):
     date: str = ''
 
     def __post_init__(self):
-        _demand(bool(self.weights) and set(self.weights) <= set(FEATURES), f'the weights are of {", ".join(map(str, self.weights)) or "nothing"}: expected some of {", ".join(FEATURES)}')
+        _demand(bool(self.weights) and set(self.weights) <= set(FEATURES),
+                f'the weights are of {", ".join(map(str, self.weights)) or "nothing"}: expected some of {", ".join(FEATURES)}')
         _demand(all(map(isfinite, (*self.weights.values(), self.intercept))), 'a weight is not a finite number')
 
     def probability(self, features: Mapping[str, float]) -> float:
@@ -91,7 +92,8 @@ def read_confidence_models(path: str | Path = CONFIDENCE_FILE) -> list[Confidenc
     path = Path(path)
     try: found = msgspec.json.decode(path.read_bytes(), type=list[ConfidenceModel])
     except (OSError, msgspec.DecodeError) as e:
-        raise AbstentionError(f'{path.name} holds no confidence models that can be read ({e}): install cpqa again, or fit them with benchmarks/abstention.py') from e
+        raise AbstentionError(f'{path.name} holds no confidence models that can be read ({e}): install cpqa again, or fit them with '
+                              'benchmarks/abstention.py') from e
     if any((a.reranker, a.encoder) == (b.reranker, b.encoder) for i, a in enumerate(found) for b in found[:i]):
         raise AbstentionError(f'{path.name} holds two confidence models for one reranker and encoder: leave one of them')
     return found

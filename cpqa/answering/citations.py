@@ -38,7 +38,8 @@ def _letter(c: str) -> str:
     kind = unicodedata.category(c)
     if kind in ('Cc', 'Cf') or kind == 'Mn' and not '\u0334' <= c <= '\u0338': return ''   # a stroke through a sign denies it
     if kind == 'Nd': return str(unicodedata.digit(c))
-    return ''.join(x for x in unicodedata.normalize('NFKD', c) if not unicodedata.combining(x)).lower() if kind[0] == 'L' or kind == 'So' else c
+    return ''.join(x for x in unicodedata.normalize('NFKD', c) if not unicodedata.combining(x)).lower() if kind[
+        0] == 'L' or kind == 'So' else c
 
 @lru_cache(64)
 def _folded(text: str) -> tuple[str, list[int]]:
@@ -57,7 +58,8 @@ FILLERS = frozenset('a an the of that also'.split())
 # %% ../../nbs/answering/citations.ipynb #73731d0b
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|(?<![^\W_])-(?=\d)|[^\w\s\-\"'.,;:()\[\]?!]|_")
 _FIXED = frozenset(w for w in NEGATIONS.replace('*', '').split() if '_' not in w) | frozenset(
-    'three four five six seven eight nine eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety '
+    'three four five six seven eight nine eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty '
+    'forty fifty sixty seventy eighty ninety '
     'third fourth fifth sixth seventh eighth ninth tenth hundred thousand million billion double triple twice once'.split())
 
 @cache
@@ -72,7 +74,8 @@ def _same_words(a: str, b: str) -> bool:
     "Do two folded texts hold the same words and figures, slips aside?"
     x, y = _TOKEN.findall(a), _TOKEN.findall(b)
     ops = [o for o in Levenshtein.opcodes(x, y) if o.tag != 'equal']
-    if any(o.tag == 'delete' and (o.src_start == 0 or o.src_end == len(x)) for o in ops): return False   # "The |never| used", cut behind the "never"
+    # "The |never| used", cut behind the "never"
+    if any(o.tag == 'delete' and (o.src_start == 0 or o.src_end == len(x)) for o in ops): return False
     swaps = [pair for o in ops if o.tag == 'replace' for pair in zip(x[o.src_start:o.src_end], y[o.dest_start:o.dest_end])]
     extra = [w for o in ops if o.tag != 'replace' for w in x[o.src_start:o.src_end] + y[o.dest_start:o.dest_end]]
     return all(w in FILLERS for w in extra) and all(_slip(*pair) for pair in swaps)
@@ -90,7 +93,8 @@ def _places(quote: str, text: str, edits: int) -> list[int]:
     size, votes = max(3, len(quote) // (edits + 1)), Counter()
     for at in range(0, len(quote) - size + 1, size):
         found, left = text.find(quote[at:at + size]), 500
-        while found >= 0 and left: votes[found - at], found, left = votes[found - at] + 1, text.find(quote[at:at + size], found + 1), left - 1
+        while found >= 0 and left:
+            votes[found - at], found, left = votes[found - at] + 1, text.find(quote[at:at + size], found + 1), left - 1
     kept: list[int] = []
     for place, _ in votes.most_common(200):
         if len(kept) < 10 and all(abs(place - k) > edits for k in kept): kept.append(place)
@@ -99,10 +103,12 @@ def _places(quote: str, text: str, edits: int) -> list[int]:
 def _fits(quote: str, text: str, place: int, edits: int) -> list[tuple[int, int, int]]:
     "The spans of whole words about `place` that are nearest to `quote`, up to nine: distance, start, end."
     n, away = len(quote), lambda start, end: Levenshtein.distance(quote, text[start:end])
-    starts = [m.start() for m in re.compile(r'(?<!\w)\S').finditer(text, max(0, place - edits), max(0, place + edits + 1))] or [max(0, place)]
+    starts = [m.start() for m in re.compile(r'(?<!\w)\S').finditer(text, max(0, place - edits),
+                                                                   max(0, place + edits + 1))] or [max(0, place)]
     spans: list[tuple[int, int, int]] = []
     for start in sorted(starts, key=lambda s: away(s, s + n))[:3]:
-        ends = [m.end() for m in re.compile(r'\S(?!\w)').finditer(text, max(start, start + n - edits - 1), start + n + edits + 1)] or [start + n]
+        ends = [m.end() for m in re.compile(r'\S(?!\w)').finditer(text, max(start, start + n - edits - 1),
+                                                                  start + n + edits + 1)] or [start + n]
         spans += sorted((away(start, e), start, e) for e in ends)[:3]
     return spans
 

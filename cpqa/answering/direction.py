@@ -170,4 +170,5 @@ def verdict(question: str, sentences: Sequence[Sentence]) -> Verdict:
     for s, way in zip(sentences, ways): papers.setdefault(s.paper, []).append((way, s.score))
     voices = [_voice(said) for said in papers.values()]
     weights = {way: round(sum(w for v, w in voices if v == way), 4) for way in ('for', 'against')}
-    return Verdict(_label(weights['for'], weights['against']), {way: sum(v == way for v, _ in voices) for way in ('for', 'against', 'unclear')}, ways, weights)
+    return Verdict(_label(weights['for'], weights['against']),
+                   {way: sum(v == way for v, _ in voices) for way in ('for', 'against', 'unclear')}, ways, weights)

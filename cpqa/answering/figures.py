@@ -11,14 +11,19 @@ from functools import lru_cache
 from typing import NamedTuple
 
 # %% ../../nbs/answering/figures.ipynb #291c79f5
-UNITS = {'%': '% percent pct', 'mg': 'mg milligram milligrams', 'g': 'g gram grams', 'kg': 'kg kilogram kilograms', 'µg': 'µg μg mcg microgram micrograms', 'l': 'l litre litres liter liters',
-         'ml': 'ml millilitre millilitres milliliter milliliters', 's': 's sec secs second seconds', 'min': 'min mins minute minutes', 'h': 'h hr hrs hour hours', 'day': 'day days', 'week': 'week weeks wk wks',
-         'month': 'month months', 'year': 'year years yr yrs', 'mm': 'mm millimetre millimetres', 'cm': 'cm centimetre centimetres', 'm': 'm metre metres', 'mmhg': 'mmhg', 'iu': 'iu', 'point': 'point points', 'gy': 'gy'}
-FACTORS = {('h', 'min'): 60, ('min', 's'): 60, ('day', 'h'): 24, ('week', 'day'): 7, ('year', 'month'): 12, ('kg', 'g'): 1000, ('g', 'mg'): 1000, ('mg', 'µg'): 1000, ('l', 'ml'): 1000, ('cm', 'mm'): 10, ('m', 'cm'): 100}
+UNITS = {'%': '% percent pct', 'mg': 'mg milligram milligrams', 'g': 'g gram grams', 'kg': 'kg kilogram kilograms',
+         'µg': 'µg μg mcg microgram micrograms', 'l': 'l litre litres liter liters',
+         'ml': 'ml millilitre millilitres milliliter milliliters', 's': 's sec secs second seconds', 'min': 'min mins minute minutes',
+         'h': 'h hr hrs hour hours', 'day': 'day days', 'week': 'week weeks wk wks',
+         'month': 'month months', 'year': 'year years yr yrs', 'mm': 'mm millimetre millimetres', 'cm': 'cm centimetre centimetres',
+         'm': 'm metre metres', 'mmhg': 'mmhg', 'iu': 'iu', 'point': 'point points', 'gy': 'gy'}
+FACTORS = {('h', 'min'): 60, ('min', 's'): 60, ('day', 'h'): 24, ('week', 'day'): 7, ('year', 'month'): 12, ('kg', 'g'): 1000,
+           ('g', 'mg'): 1000, ('mg', 'µg'): 1000, ('l', 'ml'): 1000, ('cm', 'mm'): 10, ('m', 'cm'): 100}
 WORDS = 'two three four five six seven eight nine ten eleven twelve'.split()   # "one" is seldom a number
 
 class Figure(NamedTuple):
-    "A number at `text[start:end]`, unit included: its value, the decimals written, the key of its unit in UNITS or '', and is it a p value?"
+    """A number at `text[start:end]`, unit included: its value, the decimals written, the key of its unit in UNITS or '', and is it a p
+    value?"""
     value: float
     decimals: int
     unit: str
@@ -27,7 +32,8 @@ class Figure(NamedTuple):
     end: int
 
 # %% ../../nbs/answering/figures.ipynb #510f3528
-_NUMBER = re.compile(r'(?<![\w.])(?:(?P<digits>(?:\d{1,3}(?:,\d{3})+|\d+)(?:[.·]\d+)?|[.·]\d+)(?!\.\d)|(?P<word>' + '|'.join(WORDS) + r')\b)', re.I)
+_NUMBER = re.compile(r'(?<![\w.])(?:(?P<digits>(?:\d{1,3}(?:,\d{3})+|\d+)(?:[.·]\d+)?|[.·]\d+)(?!\.\d)|(?P<word>'
+                     + '|'.join(WORDS) + r')\b)', re.I)
 _UNIT = re.compile(r'[\s-]?(%|per\s?cent|[a-zA-Zµμ]+)')
 _UNITS = {word: unit for unit, words in UNITS.items() for word in words.split()}
 _P = re.compile(r'\bp(?:[\s-]?values?)?\s*(?:was|of|is)?\s*[=<>≤≥]{0,2}\s*$', re.I)
@@ -41,30 +47,38 @@ def figures(text: str) -> tuple[Figure, ...]:
         u = _UNIT.match(text, m.end())
         unit = _UNITS.get(re.sub(r'\s', '', u[1].lower()), '') if u else ''
         value = float(written) if written else float(WORDS.index(m['word'].lower()) + 2)
-        found.append(Figure(value, len(written.partition('.')[2]), unit, bool(_P.search(text, max(0, m.start() - 24), m.start())), m.start(), u.end() if unit else m.end()))
+        found.append(Figure(value, len(written.partition('.')[2]), unit, bool(_P.search(text, max(0, m.start() - 24), m.start())),
+                            m.start(), u.end() if unit else m.end()))
     return tuple(found)
 
 # %% ../../nbs/answering/figures.ipynb #c3e82ab2
-def _rounds(a: Figure, b: Figure) -> bool: return a.value == b.value or a.decimals < b.decimals and abs(a.value) >= 10 ** (1 - a.decimals) and round(b.value, a.decimals) == a.value
+def _rounds(a: Figure, b: Figure) -> bool:
+    return a.value == b.value or a.decimals < b.decimals and abs(a.value) >= 10 ** (1 - a.decimals) and round(b.value,
+        a.decimals) == a.value
 
 def _converts(a: Figure, b: Figure) -> bool:
     near = lambda x, y: abs(x - y) <= .02 * abs(y)
-    return any((a.unit, b.unit) == (big, small) and near(a.value * n, b.value) or (a.unit, b.unit) == (small, big) and near(b.value * n, a.value) for (big, small), n in FACTORS.items())
+    return any((a.unit, b.unit) == (big, small) and near(a.value * n, b.value) or (a.unit, b.unit) == (small, big) and near(b.value * n,
+        a.value) for (big, small), n in FACTORS.items())
 
 class Misfit(NamedTuple):
-    "A figure of a claim that its quote does not hold: 'number', or 'unit' where the number stands there with another unit; `result`: is it what was found, or a dose, a time, a part of a name?"
+    """A figure of a claim that its quote does not hold: 'number', or 'unit' where the number stands there with another unit; `result`:
+    is it what was found, or a dose, a time, a part of a name?"""
     kind: str
     said: str
     result: bool
 
 # %% ../../nbs/answering/figures.ipynb #d323576b
-_RESULT = re.compile(r'(\bby|\bto|\bfrom|\bwas|\bwere|\bof|[=<>≤≥]|\babout|\baround|\bonly|\bnearly|\balmost|\bversus|\bvs\.?)\s*[-−–+]?\s*$', re.I)
+_RESULT = re.compile(r'(\bby|\bto|\bfrom|\bwas|\bwere|\bof|[=<>≤≥]|\babout|\baround|\bonly|\bnearly|\balmost|\bversus|'
+                     r'\bvs\.?)\s*[-−–+]?\s*$', re.I)
 _ALONE = re.compile(r'\(\s*(?:p\s*[<>=≤≥]+\s*)?[-−–+]?\s*$', re.I)
 _DOSE = re.compile(r'[\d.,]+[\s-]?(?:(?:mg|µg|μg|mcg|g|ml|iu|l|units?)\b|\w+/)', re.I)
 
 def _is_result(text: str, f: Figure) -> bool:
     before, after = text[max(0, f.start - 40):f.start], text[f.end:]
-    return f.p or bool(_ALONE.search(before) and re.match(r'[\s%/\w]{0,12}\)\s*[.;]?\s*$', after)) or bool(_RESULT.search(before)) and not _DOSE.match(text, f.start) or f.unit == '%' and before.endswith(' in ')
+    return f.p or bool(_ALONE.search(before) and re.match(r'[\s%/\w]{0,12}\)\s*[.;]?\s*$',
+                                                          after)) or bool(_RESULT.search(before)) and not _DOSE.match(text,
+                                                              f.start) or f.unit == '%' and before.endswith(' in ')
 
 def misfits(claim: str, quote: str) -> list[Misfit]:
     "The figures of `claim` that `quote` does not hold, or holds with another unit."

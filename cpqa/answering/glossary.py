@@ -22,7 +22,8 @@ from ..literature.pubmed_records import all_texts, first_text
 
 # %% ../../nbs/answering/glossary.ipynb #0d1351e8
 class Term(Record, frozen=True):
-    "A word or phrase with its other `forms` and what it `means`; `beside`: any of these must stand in the text too; `everyday`: many know it."
+    """A word or phrase with its other `forms` and what it `means`; `beside`: any of these must stand in the text too; `everyday`: many
+    know it."""
     name: str
     forms: tuple[str, ...] = ()
     means: str = ''
@@ -62,7 +63,8 @@ class Vocabulary:
         found, seen, i = words(text), {}, 0
         keys = [w if w in self._capitals else _key(w) for w, _, _ in found]
         while i < len(keys):
-            n, hit = next(((n, h) for n in range(min(self._longest, len(keys) - i), 0, -1) if (h := self._ends.get(tuple(keys[i:i + n])))), (1, None))
+            n, hit = next(((n, h) for n in range(min(self._longest, len(keys) - i), 0, -1) if (h := self._ends.get(tuple(keys[i:i + n])))),
+                          (1, None))
             if hit and (not hit[0].beside or any(_word(b).search(text) for b in hit[0].beside)): seen.setdefault(hit[0].name, hit)
             i += n
         return list(seen.values())
@@ -72,10 +74,12 @@ def _own() -> Vocabulary: return Vocabulary(glossary())
 
 # %% ../../nbs/answering/glossary.ipynb #70158b88
 def explained(text: str, most: int = 6, vocabulary: Vocabulary | None = None) -> dict[str, str]:
-    "What the first `most` hard words of a text mean, in the order of the text; `vocabulary`: the terms to use, or None for those of the package."
+    """What the first `most` hard words of a text mean, in the order of the text; `vocabulary`: the terms to use, or None for those of
+    the package."""
     found = (vocabulary or _own()).find(text)
     hardest = {term.name for term, _ in sorted(found, key=lambda f: f[0].everyday)[:max(0, most)]}
-    return {term.name if form == term.name or not any(map(is_short, form.split())) else f'{form} ({term.name})': term.means + (f' ({term.source})' if term.source else '')
+    return {term.name if form == term.name or not any(map(is_short, form.split())) else f'{form} ({term.name})': term.means
+            + (f' ({term.source})' if term.source else '')
             for term, form in found if term.name in hardest}
 
 # %% ../../nbs/answering/glossary.ipynb #71586e5f
@@ -87,7 +91,9 @@ def _term(name: str, forms: Iterable[str], trees: Iterable[str], note: str) -> I
 
 def _from_xml(path: Path) -> Iterator[Term]:
     for e in mesh_records(path):
-        yield from _term(first_text(e, 'DescriptorName/String'), all_texts(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/TermList/Term/String'), all_texts(e, 'TreeNumberList/TreeNumber'),
+        yield from _term(first_text(e, 'DescriptorName/String'),
+                         all_texts(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/TermList/Term/String'),
+                         all_texts(e, 'TreeNumberList/TreeNumber'),
                          first_text(e, 'ConceptList/Concept[@PreferredConceptYN="Y"]/ScopeNote'))
 
 def _from_bin(path: Path) -> Iterator[Term]:
@@ -95,7 +101,8 @@ def _from_bin(path: Path) -> Iterator[Term]:
         try: fields = fields_of(lines, ' = ')
         except ValueError: continue   # it is not in UTF-8; `read_mesh` names such records
         get = lambda *keys: [v for k, v in fields if k in keys]
-        yield from _term(*get('MH')[:1] or [''], (v.partition('|')[0].strip() for v in get('ENTRY', 'PRINT ENTRY')), get('MN'), ' '.join(get('MS')))
+        yield from _term(*get('MH')[:1] or [''], (v.partition('|')[0].strip() for v in get('ENTRY', 'PRINT ENTRY')), get('MN'),
+                         ' '.join(get('MS')))
 
 def mesh_terms(path: str | Path) -> Iterator[Term]:
     "The headings of NLM's desc20xx or d20xx.bin, packed or not, that have a scope note, with its first sentence. Raises `ReadError`."

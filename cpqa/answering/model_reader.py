@@ -73,7 +73,8 @@ def _ask(asked: _Asked, retries: int, max_tokens: int, on_text: Callable[[str], 
         asked.faults.append(fault.kind)
         asked.why = remark('refuses') if fault.kind == 'refusal' else remark('unusable', said=fault.said, fault=fault.kind)
         if fault.kind == 'refusal': return asked
-        note = f'\n\nYour last reply could not be used: {fault.said}. Reply again, with one JSON object in the form given above and nothing else.'
+        note = (f'\n\nYour last reply could not be used: {fault.said}. Reply again, with one JSON object in the form given above and '
+                'nothing else.')
     return asked
 
 # %% ../../nbs/answering/model_reader.ipynb #d8f97dc9
@@ -100,7 +101,8 @@ Points = Callable[[str, str], str]
 def counted(question: str, claims: Sequence[CheckedClaim], direction: Points = by_rules) -> dict[str, int]:
     "Papers by where the quotes of claims that hold point: 'for', 'against' and 'unclear'; a paper that points both ways is unclear."
     ways: dict[str, set[str]] = {}
-    for c in (c for claim in claims if claim.holds for c in claim.citations): ways.setdefault(c.pmid, set()).add(direction(question, c.quote))
+    for c in (c for claim in claims if claim.holds for c in claim.citations):
+        ways.setdefault(c.pmid, set()).add(direction(question, c.quote))
     said = [next(iter(w)) if len(w := ways[p] - {'unclear'}) == 1 else 'unclear' for p in ways]
     return {way: said.count(way) for way in ('for', 'against', 'unclear')}
 
@@ -124,7 +126,8 @@ def _noted(answer: Answer, why: Remark | None, **told: Any) -> Answer:
     return replace(answer, why=() if why is None else (why,), trace=answer.trace | {'reader': answer.trace['reader'] | told})
 
 def _left_out(fit: Fitted) -> tuple[str, ...]:
-    notes = [f'{fit.left_out} of what was found did not fit into the model\'s window and was not read.' if fit.left_out and fit.used else '',
+    notes = [f'{fit.left_out} of what was found did not fit into the model\'s window and was not read.' if fit.left_out and fit.used
+             else '',
              f'{fit.retracted} retracted: not shown to the model.' if fit.retracted else '']
     return tuple(filter(None, notes))
 
@@ -238,7 +241,8 @@ class AdaptiveReader:
 def added(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
     "What two answers took together; their cost only where both are known, or one of them asked nothing."
     known = [u for u in (a, b) if u.get('calls')]
-    names = [n for n in ('calls', 'input_tokens', 'output_tokens', 'ms', 'cost') if n != 'cost' or known and all('cost' in u for u in known)]
+    names = [n for n in ('calls', 'input_tokens', 'output_tokens', 'ms', 'cost') if n != 'cost' or known
+             and all('cost' in u for u in known)]
     return {n: round(a.get(n, 0) + b.get(n, 0), 6) for n in names}
 
 # %% ../../nbs/answering/model_reader.ipynb #577ba41b

@@ -69,7 +69,8 @@ def _stems(word: str) -> frozenset[str]: return frozenset(s for s in ENGLISH.ana
 # %% ../../nbs/answering/polarity.ipynb #b7c143f9
 _WORD = re.compile(r"[^\W_]+(?:[-'’‐‑][^\W_]+)*(?:\.\d+)?")
 _PLAIN = re.compile(r'\b(?:' + '|'.join(re.escape(p).replace(r'\ ', r'[\s-]+') for group in PHRASES.values() for p in group) + r')\b', re.I)
-_FIGURES = re.compile(r'\([^()\d]*+\d[^()]*+\)|\[[^\[\]\d]*+\d[^\[\]]*+\]|\{[^{}\d]*+\d[^{}]*+\}')   # '+': no way back, so no quadratic time
+# '+': no way back, so no quadratic time
+_FIGURES = re.compile(r'\([^()\d]*+\d[^()]*+\)|\[[^\[\]\d]*+\d[^\[\]]*+\]|\{[^{}\d]*+\d[^{}]*+\}')
 
 class _Token(NamedTuple):
     text: str
@@ -114,13 +115,15 @@ def _clauses(tokens: list[_Token]) -> list[list[_Token]]:
     out: list[list[_Token]] = []
     for strong, piece in pieces:
         both = out and any(t.cue for t in out[-1]) and any(t.cue for t in piece)
-        if out and not strong and len(out[-1]) + len(piece) <= _LONGEST and (not both or any(t.low == 'neither' for t in out[-1])): out[-1] += piece
+        if out and not strong and len(out[-1]) + len(piece) <= _LONGEST and (not both or any(t.low == 'neither' for t in out[-1])):
+            out[-1] += piece
         else: out.append(list(piece))
     return out
 
 # %% ../../nbs/answering/polarity.ipynb #d7506951
 class Claim(Record, frozen=True):
-    "What a cue at `text[start:end]` allows on its axis, `denied_by` which negations; stems of its clause, of what it compares with, of its sentence."
+    """What a cue at `text[start:end]` allows on its axis, `denied_by` which negations; stems of its clause, of what it compares with, of
+    its sentence."""
     axis: str          # one of CUES, or 'answer' (an opening yes or no), or 'word' (a negation of other words)
     values: str        # of '+', '0', '-'
     cue: str
@@ -131,7 +134,8 @@ class Claim(Record, frozen=True):
     against: frozenset[str] = frozenset()
     topic: frozenset[str] = frozenset()
 
-    def __repr__(self) -> str: return f"{self.axis} {self.values}: {f'{self.denied_by} ... ' if self.denied_by else ''}{self.cue} [{self.start}:{self.end}]"
+    def __repr__(self) -> str:
+        return f"{self.axis} {self.values}: {f'{self.denied_by} ... ' if self.denied_by else ''}{self.cue} [{self.start}:{self.end}]"
 
 # %% ../../nbs/answering/polarity.ipynb #245ef30d
 def _against(clause: list[_Token]) -> frozenset[str]:
@@ -148,7 +152,8 @@ def _said(clause: list[_Token]) -> dict[int, tuple[str, str, str]]:
         if not t.polar: continue
         axis, values = t.polar
         before = i - 1 - (i > 0 and clause[i - 1].low == 'the')
-        if (axis in ('amount', 'course', 'merit', 'likelihood') or clause[before].low in ('more', 'less')) and found.get(before, ('',))[0] == 'amount':
+        if (axis in ('amount', 'course', 'merit', 'likelihood') or clause[before].low in ('more', 'less')) and found.get(before,
+            ('',))[0] == 'amount':
             if found.pop(before)[1] == '-': values = values.translate(_MIRROR)
         found[i] = axis, values, ''
     return found
@@ -160,11 +165,13 @@ def _reach(clause: list[_Token], i: int, found: dict) -> tuple[list[int], list[_
     last = heads[3] if _NEAR.fullmatch(clause[i].low) and len(heads) > 3 else len(clause)
     turned: list[int] = []
     for j in (j for j in found if i < j < last):
-        passes = turned and (found[turned[-1]][0] == 'significance' or found[turned[-1]][0] == 'link' and found[j][0] in ('amount', 'course'))
+        passes = turned and (found[turned[-1]][0] == 'significance' or found[turned[-1]][0] == 'link'
+                             and found[j][0] in ('amount', 'course'))
         if turned and not passes and not any(t.low in ('or', 'nor') for t in clause[turned[-1]:j]): break
         turned.append(j)
     following = next((s for t in clause[i + 1:] for s in ENGLISH.analyze(t.low) if s != 'statist'), '')
-    if all(found[j][0] == 'significance' for j in turned) and (turned or following in _SEEN or not following or 'significan' in clause[i].low or clause[i].low == 'neither'):
+    if all(found[j][0] == 'significance' for j in turned) and (turned or following in _SEEN or not following
+                                                               or 'significan' in clause[i].low or clause[i].low == 'neither'):
         turned += [j for j in found if j < i][-1:]
     return turned, clause[i + 1:last]
 
@@ -176,7 +183,8 @@ class _Part(NamedTuple):
 
 def _part(clause: list[_Token], topic: frozenset[str]) -> _Part:
     about, against, denials = _content(clause), _against(clause), []
-    make = lambda axis, values, ts, by, words: Claim(axis, values, ' '.join(t.text for t in ts), ts[0].start, ts[-1].end, by, words, against, topic)
+    make = lambda axis, values, ts, by, words: Claim(axis, values, ' '.join(t.text for t in ts), ts[0].start, ts[-1].end, by, words,
+                                                     against, topic)
     stated = clause[:next((i for i, t in enumerate(clause) if _HEDGE.fullmatch(t.low)), len(clause))]
     found = _said(stated)
     for i, t in enumerate(stated):
@@ -185,7 +193,8 @@ def _part(clause: list[_Token], topic: frozenset[str]) -> _Part:
         for j in turned: found[j] = found[j][0], _denied(found[j][1]), f'{found[j][2]} {t.text}'.strip()
         heads = [] if turned else [u for u in rest if _content([u])][:2]
         if heads: denials.append(make('word', '0-', heads, t.text, _content(heads)))
-    claims = [make(axis, values, [clause[j]], by, about) for j, (axis, values, by) in found.items() if axis != 'significance' or len(found) == 1]
+    claims = [make(axis, values, [clause[j]], by, about) for j, (axis, values, by) in found.items() if axis != 'significance'
+              or len(found) == 1]
     return _Part(claims, denials, [] if any(t.negates for t in clause) else [(stated, _content(stated), topic)])
 
 # %% ../../nbs/answering/polarity.ipynb #32c13f5c
@@ -233,12 +242,14 @@ def _distinct(claims: list[Claim]) -> list[Claim]:
 
 def _clash(x: list[Claim], y: list[Claim], least: float) -> tuple[Claim, Claim] | None:
     "The pair of claims that disagree and share the most, if neither agrees as closely with another claim."
-    pairs = [((share(c.about, d.about) + share(c.topic, d.topic), len(c.about & d.about)), _agree(c, d), i, j) for i, c in enumerate(x) for j, d in enumerate(y)
+    pairs = [((share(c.about, d.about) + share(c.topic, d.topic), len(c.about & d.about)), _agree(c, d), i, j) for i,
+             c in enumerate(x) for j, d in enumerate(y)
              if (c.axis == d.axis or {c.axis, d.axis} in COMPARABLE) and min(share(c.about, d.about), share(c.topic, d.topic)) >= least]
     at_best: dict[tuple[str, int], tuple] = {}
     for score, agrees, i, j in pairs:
         if agrees: at_best |= {k: max(score, at_best.get(k, score)) for k in (('x', i), ('y', j))}
-    clashes = [(score, -i, -j) for score, agrees, i, j in pairs if not agrees and max(at_best.get(('x', i), (-1,)), at_best.get(('y', j), (-1,))) < score]
+    clashes = [(score, -i, -j) for score, agrees, i, j in pairs if not agrees
+               and max(at_best.get(('x', i), (-1,)), at_best.get(('y', j), (-1,))) < score]
     return (x[-max(clashes)[1]], y[-max(clashes)[2]]) if clashes else None
 
 def _affirms(d: Claim, text: _Text, least: float) -> Claim | None:
@@ -251,7 +262,8 @@ def _affirms(d: Claim, text: _Text, least: float) -> Claim | None:
 
 # %% ../../nbs/answering/polarity.ipynb #211de278
 class Opposition(Record, frozen=True):
-    "Two claims that cannot both hold, `a` of the first text and `b` of the second: 'contrary' (+ against -), 'denied', or 'answer' (yes against no)."
+    """Two claims that cannot both hold, `a` of the first text and `b` of the second: 'contrary' (+ against -), 'denied', or 'answer'
+    (yes against no)."""
     kind: str
     a: Claim
     b: Claim
@@ -259,10 +271,12 @@ class Opposition(Record, frozen=True):
 def opposed(a: str, b: str, least: float = SHARE) -> Opposition | None:
     "The clearest opposition between two texts that share at least `least` of their words, or None."
     x, y = _read(a), _read(b)
-    if x.opening and y.opening and x.opening.values != y.opening.values and share(x.topic, y.topic) >= least: return Opposition('answer', x.opening, y.opening)
+    if x.opening and y.opening and x.opening.values != y.opening.values and share(x.topic, y.topic) >= least:
+        return Opposition('answer', x.opening, y.opening)
     if found := _clash(_distinct(x.part.claims), _distinct(y.part.claims), least):
         return Opposition('contrary' if {c.values for c in found} <= {'+', '-'} else 'denied', *found)
     for denying, text, first in ((x, y, True), (y, x, False)):
         for d in _distinct(denying.part.denials):
-            if not _affirms(d, denying, least) and (e := _affirms(d, text, least)): return Opposition('denied', *((d, e) if first else (e, d)))
+            if not _affirms(d, denying, least) and (e := _affirms(d, text, least)):
+                return Opposition('denied', *((d, e) if first else (e, d)))
     return None

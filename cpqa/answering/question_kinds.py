@@ -14,8 +14,10 @@ from ..core.records import AnswerKind
 # %% ../../nbs/answering/question_kinds.ipynb #3fe323cd
 _AUX = r"(?:is|are|was|were|am|do|does|did|can|could|may|might|must|should|shall|will|would|has|have|had)(?:n['’]t)?"
 _WH = r'(?:what|which|who|whom|whose|when|where|why|how)'
-_POLITE = re.compile(r'(?:(?:please|kindly|hi|hello|hey|so|and|but|also)\b[\s,!]*|(?:can|could|would|will) (?:you|someone|anyone|anybody|one) (?:please )?'
-                     r"(?=tell|list|name|explain|describe|give|enumerate|summari)|(?:tell|give) (?:me|us)(?: about)?(?=[\s,])[\s,]*|i (?:would like|['’]?d like|want|need) to know[\s,:]*|i (?:was )?wonder(?:ing)?[\s,:]*(?:if )?)", re.I)
+_POLITE = re.compile(r'(?:(?:please|kindly|hi|hello|hey|so|and|but|also)\b[\s,!]*|(?:can|could|would|will) '
+                     r'(?:you|someone|anyone|anybody|one) (?:please )?'
+                     r"(?=tell|list|name|explain|describe|give|enumerate|summari)|(?:tell|give) (?:me|us)(?: about)?(?=[\s,])[\s,]*|i "
+                     r"(?:would like|['’]?d like|want|need) to know[\s,:]*|i (?:was )?wonder(?:ing)?[\s,:]*(?:if )?)", re.I)
 _CLAUSE = re.compile(rf'(?:(?:[\w-]+ )?{_WH}|{_AUX})\b', re.I)
 
 def asking_part(question: str) -> str:
@@ -31,10 +33,15 @@ def asking_part(question: str) -> str:
 _ORDERS = re.compile(r'(?:list|enumerate|name|describe|explain|summari[sz]e|outline|discuss|compare|define)\b')
 
 # %% ../../nbs/answering/question_kinds.ipynb #cecb0bf1
-_EXPLAINED = re.compile(r'\b(?:role|function|mechanism|mode of action|basis|difference|relation(?:ship)?|link|connection|association|principle|rationale|purpose|effects?|impact|concept|idea|evidence|pathophysiology|consequences?|known|meant|status|importance|significance|outlook)\b')
+_EXPLAINED = re.compile(
+    r'\b(?:role|function|mechanism|mode of action|basis|difference|relation(?:ship)?|link|connection|association|principle|rationale|'
+    r'purpose|effects?|impact|concept|idea|evidence|pathophysiology|consequences?|known|meant|status|importance|significance|outlook)\b')
 _MANY = re.compile(r'\b(?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|1\d|several|some|other|all|types|kinds|different)\b')
-_AFTER_VERB = re.compile(r'(?:the|an?|to|in|on|with|by|for|from|at|of|and|or|as|most|its?|this|that)$')   # 'which tea helps the ...': a verb, no plural
-_VERBS = re.compile(r'(?:produc|contain|associat|encod|caus|inhibit|bind|promot|distinguish|impact|describ|activat|regulat|target|block|treat|happen|explain|affect|play|link|mak|help|work|mean|make|lead|result|predict|induc|prevent|allow|provid|develop|express|includ|differ|determin|interact|deliver|reduc|increas|detect|measur)(?:es|s)$')
+# 'which tea helps the ...': a verb, no plural
+_AFTER_VERB = re.compile(r'(?:the|an?|to|in|on|with|by|for|from|at|of|and|or|as|most|its?|this|that)$')
+_VERBS = re.compile(r'(?:produc|contain|associat|encod|caus|inhibit|bind|promot|distinguish|impact|describ|activat|regulat|target|block|'
+                    r'treat|happen|explain|affect|play|link|mak|help|work|mean|make|lead|result|predict|induc|prevent|allow|provid|'
+                    r'develop|express|includ|differ|determin|interact|deliver|reduc|increas|detect|measur)(?:es|s)$')
 _SINGULAR_S = re.compile(r'(?:ss|us|is|ics|pancreas|gas|bias|diabetes|herpes|rabies|species|series)$')
 
 def _plural(part: str) -> bool:
@@ -42,7 +49,8 @@ def _plural(part: str) -> bool:
     head = re.split(rf'\b{_AUX}\b', part, maxsplit=1)
     first = re.search(rf'\b{_AUX}\b', part)
     if _MANY.search(' '.join(head[0].split()[:4])): return True
-    if first and len(head[0].split()) <= 6 and (verb := re.match(r'(are|were|do|have)\b|(?:is|was|does|has)\b', first[0])): return bool(verb[1])
+    if first and len(head[0].split()) <= 6 and (verb := re.match(r'(are|were|do|have)\b|(?:is|was|does|has)\b', first[0])):
+        return bool(verb[1])
     noun, second, third = (*re.findall(r'[\w-]+', part)[1:4], '', '', '')[:3]
     several = lambda w: w.endswith('s') and not _SINGULAR_S.search(w) and not _VERBS.match(w)
     return several(noun) or several(second) and bool(third) and not _AFTER_VERB.match(third)
@@ -57,13 +65,18 @@ def _what(part: str) -> AnswerKind:
     if m := re.match(rf'(?:{_AUX})\b\s*', rest):
         said = rest[m.end():].rstrip('?. ')
         if re.search(r'\b(?:stand for|another name|other name|abbreviat\w+)', said): return 'factoid'
-        if re.match(r'(?:do|does|did|can|could|should|would|will|may|might|must|has|have)\b', rest) or _EXPLAINED.search(said): return 'long'
-        if re.match(r'(?:are|were)\b', rest): return 'list' if re.search(r'\b(?:of|for|in|that|which|to|with|by)\b', said) or _MANY.match(said) else 'long'
-        return 'factoid' if re.match(r'(?:the|an?)\b.*\b(?:of|for|in|that|by)\b', said) or re.search(r'\b(?:caused|encoded|inhibited|marked|measured|targeted|used) (?:by|for|in|to)\b', said) else 'long'
+        if re.match(r'(?:do|does|did|can|could|should|would|will|may|might|must|has|have)\b', rest) or _EXPLAINED.search(said):
+            return 'long'
+        if re.match(r'(?:are|were)\b', rest):
+            return 'list' if re.search(r'\b(?:of|for|in|that|which|to|with|by)\b', said) or _MANY.match(said) else 'long'
+        return 'factoid' if re.match(r'(?:the|an?)\b.*\b(?:of|for|in|that|by)\b',
+                                     said) or re.search(r'\b(?:caused|encoded|inhibited|marked|measured|targeted|used) (?:by|for|in|to)\b',
+                                                        said) else 'long'
     return 'list' if _plural('what ' + rest) else 'factoid'
 
 def _how(part: str) -> AnswerKind:
-    return 'factoid' if re.match(r'how (?:many|much|long|large|big|old|often|rare|common|frequent\w*|high|low|tall|far|fast|likely|prevalent)\b', part) else 'long'
+    return 'factoid' if re.match(
+        r'how (?:many|much|long|large|big|old|often|rare|common|frequent\w*|high|low|tall|far|fast|likely|prevalent)\b', part) else 'long'
 
 # %% ../../nbs/answering/question_kinds.ipynb #ccaf8aed
 _YES_NO = {'yes', 'no', 'maybe'}

@@ -32,10 +32,14 @@ class Told(NamedTuple):
     opposed: float
 
 # %% ../../nbs/answering/quote_features.ipynb #7cbf1e89
-BAD = re.compile(r'\b(?:pain|ach|symptom|mortal|death|died|anxi|depress|stress|distress|nausea|vomit|bleed|infect|relaps|recur|complicat|adverse|fatigue|incidence|risk|disab|burden|hospitali|fall|fractur|injur|toxic|severity|'
-                 r'exacerbat|cost|error|oedema|edema|swelling|cough|lesion|obes|weight|bmi|blood pressure|cholesterol|ldl|hba1c|glucose|crp|failure|hypotens|hypertens|insomnia|dropout|craving|smok|drinking|onset|time to|'
+BAD = re.compile(r'\b(?:pain|ach|symptom|mortal|death|died|anxi|depress|stress|distress|nausea|vomit|bleed|infect|relaps|recur|complicat|'
+                 r'adverse|fatigue|incidence|risk|disab|burden|hospitali|fall|fractur|injur|toxic|severity|'
+                 r'exacerbat|cost|error|oedema|edema|swelling|cough|lesion|obes|weight|bmi|blood '
+                 r'pressure|cholesterol|ldl|hba1c|glucose|crp|failure|hypotens|hypertens|insomnia|dropout|craving|smok|drinking|onset|'
+                 r'time to|'
                  r'duration|wound|ulcer|diarrh|fever|inflamm|restenosis|impair|difficult)', re.I)
-_RELIEF = re.compile(r'\b(?:relief|reliev|remission|abstinen|cessation|quit|recovery|surviv|resolution)|[- ]free\b', re.I)   # of something bad
+# of something bad
+_RELIEF = re.compile(r'\b(?:relief|reliev|remission|abstinen|cessation|quit|recovery|surviv|resolution)|[- ]free\b', re.I)
 _NOUN = re.compile(r'(?:increase|decrease|reduction|decline|drop|fall|rise|gain|improvement|deterioration|worsening)s?$', re.I)
 _GRADE = re.compile(r'(?:higher|lower|greater|smaller|larger|less|more|fewer)$', re.I)
 _MUCH, _ALONE = re.compile('(?:more|less)$', re.I), re.compile(r'\s+(?:in|with|than|among|after|under|for|on|during)\b|\W*$')
@@ -46,13 +50,15 @@ def _names(cue: Claim, outcome: set[str]) -> bool:
     return bool(stems) and stems <= outcome
 
 def _graded(cues: list[Claim], quote: str, outcome: set[str]) -> list[tuple[Claim, bool]]:
-    "The cues, and does a comparative that is said of them turn them around? Of a noun that belongs to the outcome only the comparative is left."
+    """The cues, and does a comparative that is said of them turn them around? Of a noun that belongs to the outcome only the comparative
+    is left."""
     out: list[tuple[Claim, bool]] = []
     for cue in cues:
         last = out[-1][0] if out else None
         between = quote[last.end:cue.start] if last else ''
         if last and not cue.denied_by + last.denied_by and not re.search(r'[.;]\s|\b(?:and|but|than)\b', between) and (
-                _GRADE.search(cue.cue) and _NOUN.search(last.cue) and re.search(r'\b(?:was|were|is|are)\b', between) or _MUCH.search(cue.cue) and _ALONE.match(quote, cue.end) and len(between) < 30):
+                _GRADE.search(cue.cue) and _NOUN.search(last.cue) and re.search(r'\b(?:was|were|is|are)\b',
+                    between) or _MUCH.search(cue.cue) and _ALONE.match(quote, cue.end) and len(between) < 30):
             out[-1] = (cue, False) if _names(last, outcome) else (last, cue.values == '-')
         else: out.append((cue, False))
     return out
@@ -66,7 +72,8 @@ def _says(c: Comparison, cue: Claim, bad: bool) -> np.ndarray:
     if cue.axis == 'word': return np.array((.1, .8, .1))
     if cue.axis == 'significance': return np.array(SAYS['+-' if cue.values == '+' else '0'])
     d = np.array(SAYS.get(cue.values, EVEN))
-    if {c.axis, cue.axis} in ({'course', 'amount'}, {'merit', 'amount'}, {'course', 'link'}): return d[::-1] if bad else .75 * d + .25 * d[::-1]
+    if {c.axis, cue.axis} in ({'course', 'amount'}, {'merit', 'amount'}, {'course', 'link'}):
+        return d[::-1] if bad else .75 * d + .25 * d[::-1]
     return d
 
 def _weight(cue: Claim, outcome: set[str]) -> float:
@@ -76,7 +83,8 @@ def _weight(cue: Claim, outcome: set[str]) -> float:
     return (.05 + share(cue.about) + .5 * share(cue.topic)) ** 2 * light
 
 def _near(cues: list[Claim], found: Arms, outcome: set[str]) -> list[float]:
-    "How far the outcome is named beside each cue, between the cues before and after it, 1 for the most: of 'higher x, lower y' the second is about y."
+    """How far the outcome is named beside each cue, between the cues before and after it, 1 for the most: of 'higher x, lower y' the
+    second is about y."""
     spans = zip([0, *(q.end for q in cues)], [*(q.start for q in cues[1:]), len(found.quote)])
     near = [(.2 + len(found.named(frozenset(outcome), span)) / max(1, len(outcome))) ** 2 for span in spans]
     return [n / max(near) for n in near]
@@ -84,7 +92,8 @@ def _near(cues: list[Claim], found: Arms, outcome: set[str]) -> list[float]:
 def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, float]:
     "What the quote's cues say (higher, same, lower), the mean by weight; and how far they say it of the first arm, -1 to 1."
     says, total, signed, sides, bad = np.zeros(3), 0.0, 0.0, .003, bool(BAD.search(c.outcome)) and not _RELIEF.search(c.outcome)
-    graded = _graded([q for q in polarity(found.quote) if q.axis not in (*OTHER_AXES, 'response', 'presence') and not _LIMIT.match(found.quote, q.end)], found.quote, outcome)
+    graded = _graded([q for q in polarity(found.quote) if q.axis not in (*OTHER_AXES, 'response',
+        'presence') and not _LIMIT.match(found.quote, q.end)], found.quote, outcome)
     for (cue, turned), near in zip(graded, _near([q for q, _ in graded], found, outcome)):
         d, weight = _says(c, cue, bad), _weight(cue, outcome)
         if turned: d = d[::-1]
@@ -96,24 +105,34 @@ def _cues(c: Comparison, found: Arms, outcome: set[str]) -> tuple[np.ndarray, fl
         a, b = (bool(found.named(arm, (m.end(), m.end() + 60))) for arm in (found.a, found.b))
         if a != b: signed, sides = signed + .5 * (a - b) * (-1 if bad else 1), sides + .5
     says = says / total if total else np.array(EVEN)
-    if not found.at(found.a | found.b): signed += .3 * float(says[0] - says[2]) * found.treated * sides   # no arm named: it is said of the treated
+    # no arm named: it is said of the treated
+    if not found.at(found.a | found.b): signed += .3 * float(says[0] - says[2]) * found.treated * sides
     return says, float(signed / sides)
 
 # %% ../../nbs/answering/quote_features.ipynb #b5b29bc4
-_ASIDE = re.compile(r'[\[(][^()\[\]]*\bCI\b[^()\[\]]*[\])]|\b9\d\s?% (?:CI|confidence)[^;)]*|\(\s*(?:SD|SE|IQR|range|n\s*=)[^()]*\)|\[[^\[\]]*\]|\(\s*[\d.]+\s*(?:,|to|[-–])\s*[\d.]+\s*\)', re.I)
+_ASIDE = re.compile(r'[\[(][^()\[\]]*\bCI\b[^()\[\]]*[\])]|\b9\d\s?% '
+                    r'(?:CI|confidence)[^;)]*|\(\s*(?:SD|SE|IQR|range|n\s*=)[^()]*\)|\[[^\[\]]*\]|\(\s*[\d.]+\s*(?:,|to|'
+                    r'[-–])\s*[\d.]+\s*\)', re.I)
 _NO_RESULT = re.compile(r'(?:±|\bn\s*=|\bsd|\bse|[A-Za-z][-‐‑–]|\b(?:t|f|z|r|d|χ2?|χ²|β|u)\s*(?:\([\d,. ]*\)|\d*)\s*=\s*[-−–]?)\s*$', re.I)
-_PLACE = re.compile(r'\b(?:tables?|fig\w*\.?|days?|weeks?|months?|years?|visits?|grades?|stages?|phases?|types?|aged?|groups?|arms?)\s*$', re.I)
+_PLACE = re.compile(r'\b(?:tables?|fig\w*\.?|days?|weeks?|months?|years?|visits?|grades?|stages?|phases?|types?|aged?|groups?|arms?)\s*$',
+                    re.I)
 _FROM = re.compile(r'\bfrom\s+(-?\d+(?:\.\d+)?)(?![.\d]*\d)\s*%?\s*\S{0,6}\s+to\s+(-?\d+(?:\.\d+)?)(?![.\d]*\d)')
-_MINUS, _AMOUNT = re.compile(r'(?:^|[\s(\[=])[-−–]$'), re.compile('loss|reduc|decreas|declin|drop|improve|change', re.I)   # a loss of -5 kg is one of 5
+# a loss of -5 kg is one of 5
+_MINUS, _AMOUNT = re.compile(r'(?:^|[\s(\[=])[-−–]$'), re.compile('loss|reduc|decreas|declin|drop|improve|change', re.I)
 _RATIO = re.compile(r'\b(?:[aA]?HR|[aA]?OR|RR|IRR|[rR]atio|[rR]elative risk)s?\b[^.;\d]{0,60}(\d+[.·]\d+)')
-_TIMES, _TIMED = ('day', 'week', 'month', 'year', 'h', 'min', 's'), re.compile('time|duration|onset|stay|length|latency|survival|delay|sleep', re.I)
+_TIMES, _TIMED = ('day', 'week', 'month', 'year', 'h', 'min',
+                  's'), re.compile('time|duration|onset|stay|length|latency|survival|delay|sleep', re.I)
 
 def _is_result(f: Figure, c: Comparison, quote: str, kept: Figure | None, dropped: Figure | None) -> bool:
     "Is a figure what was found? `kept` and `dropped`: the figures before it that were, or were not."
     before, after = quote[max(0, f.start - 12):f.start], quote[f.end:f.end + 1]
-    if f.p or _NO_RESULT.search(before) or _PLACE.search(before) or '/' in (before[-1:], after) or not f.unit and after.isalpha(): return False
+    if f.p or _NO_RESULT.search(before) or _PLACE.search(before) or '/' in (before[-1:], after) or not f.unit and after.isalpha():
+        return False
     if f.unit in _TIMES and not _TIMED.search(c.outcome): return False
-    if dropped and not f.unit and re.fullmatch(r'\s*(?:,|and|or|to|[-–]|, and)\s*', quote[dropped.end:f.start]) and _PLACE.search(quote, max(0, dropped.start - 12), dropped.start): return False   # days 3 and 4
+    # days 3 and 4
+    if dropped and not f.unit and re.fullmatch(r'\s*(?:,|and|or|to|[-–]|, and)\s*', quote[dropped.end:f.start]) and _PLACE.search(quote,
+        max(0, dropped.start - 12), dropped.start):
+        return False
     return not (kept and f.unit != '%' and re.fullmatch(r'\s*\(\s*', quote[kept.end:f.start]))   # 34.0 (8.4)
 
 def _results(c: Comparison, quote: str) -> list[Figure]:
@@ -124,7 +143,8 @@ def _results(c: Comparison, quote: str) -> list[Figure]:
         if (f.value, f.unit) in doses or any(s <= f.start < e for s, e in aside) or not _is_result(f, c, quote, kept, dropped): dropped = f
         else:
             kept = f
-            found.append(f._replace(value=-f.value) if _MINUS.search(quote, max(0, f.start - 2), f.start) and not _AMOUNT.search(c.outcome) else f)
+            found.append(f._replace(value=-f.value) if _MINUS.search(quote, max(0, f.start - 2),
+                                                                     f.start) and not _AMOUNT.search(c.outcome) else f)
     return found
 
 # %% ../../nbs/answering/quote_features.ipynb #944f4157
@@ -133,7 +153,8 @@ _FAR = 60   # letters between an arm and its figure
 
 def _behind(f: Figure | None, end: int, others: set[int], quote: str) -> int | None:
     "How far a figure stands behind a name that ends at `end`; None if it is not its own."
-    if f is None or f.start - end >= _FAR or any(end <= x < f.start for x in others) or re.search(r'[.;]\s', quote[end:f.start]): return None
+    if f is None or f.start - end >= _FAR or any(end <= x < f.start for x in others) or re.search(r'[.;]\s', quote[end:f.start]):
+        return None
     return f.start - end + 30 * (',' in quote[end:f.start])
 
 def _before(f: Figure | None, start: int, others: set[int], quote: str) -> int | None:
@@ -163,13 +184,15 @@ def _pair(fs: list[Figure], quote: str, start: int, a: set[int], b: set[int]) ->
     later = [f.value for f in fs if f.start > last]
     row = later or [f.value for f in fs if f.start < first]
     if listed and len(row) > 1 and len(row) % 2 == 0: return turn(row[0], row[len(row) // 2])
-    pairs = [(p + q + 40 * (i != j), x, y) for i, mine in enumerate(_own(fs, quote, a, b)) for p, x in mine for j, theirs in enumerate(_own(fs, quote, b, a)) for q, y in theirs]
+    pairs = [(p + q + 40 * (i != j), x, y) for i, mine in enumerate(_own(fs, quote, a, b)) for p, x in mine for j,
+             theirs in enumerate(_own(fs, quote, b, a)) for q, y in theirs]
     near = min(pairs, default=None)
     if near and near[1] != near[2]: return near[1:]
     return turn(row[0], row[1]) if len(later) > 1 or len(row) == len(fs) == 2 else None
 
 def _one_arm(fs: list[Figure], quote: str, start: int, at: int) -> float:
-    "1 if the only arm that the last sentence names, at `at`, has the greater figure, or more than it began with; -1 if less, 0 if that is not told."
+    """1 if the only arm that the last sentence names, at `at`, has the greater figure, or more than it began with; -1 if less, 0 if that
+    is not told."""
     if m := _FROM.search(quote, start): return float(np.sign(float(m[2]) - float(m[1])))
     if len(fs) < 2 or at > fs[1].start or re.search(r'\bonly in\b', quote[start:]): return 0.0
     x, y = fs[:2]
@@ -199,7 +222,8 @@ def _numbers_say(c: Comparison, found: Arms) -> float:
 _LESS = re.compile(r'\b(?:difference|MD|SMD|WMD|β|beta|effect size)\b[^.;\d]{0,60}[-−–](?=\d)')
 
 def _effect_says(quote: str, outcome: set[str]) -> float:
-    "1 if ratios above one say that the treated have more of the outcome, -1 if ratios or differences say that they have less, 0 if there are none; each is about the words since the one before."
+    """1 if ratios above one say that the treated have more of the outcome, -1 if ratios or differences say that they have less, 0 if
+    there are none; each is about the words since the one before."""
     total, last = 0.0, 0
     for m in sorted([*_RATIO.finditer(quote), *_LESS.finditer(quote)], key=lambda m: m.start()):
         near = len(outcome & stem_places(quote[last:m.start()]).keys()) / max(1, len(outcome))
@@ -209,7 +233,8 @@ def _effect_says(quote: str, outcome: set[str]) -> float:
 
 # %% ../../nbs/answering/quote_features.ipynb #6a83c776
 def _first(found: Arms) -> int:
-    "1 if a quote that says 'between' or 'versus' names the first arm first, -1 if the other, 0 if it names one alone: a ratio is that of the arm named first."
+    """1 if a quote that says 'between' or 'versus' names the first arm first, -1 if the other, 0 if it names one alone: a ratio is that
+    of the arm named first."""
     a, b = found.at(found.a), found.at(found.b)
     return (1 if min(a) < min(b) else -1) if a and b and re.search(r'\b(?:between|versus|vs)\b', found.quote) else 0
 
@@ -226,6 +251,8 @@ def told(claim: str, quote: str) -> Told:
     named, short = set(found.a | found.b), initials_of(c[:3], quote)
     direction, none = c.says[0] - c.says[2], (2 * c.says[1] - 1) * bool(c.axis)
     numbers = _numbers_say(c, found) or .4 * (found.treated or _first(found)) * _effect_says(quote, parts[0])
-    return Told(share(parts[0], words), share(parts[1] | parts[2], words), words, float(abs(direction) > .5), none * words_say(quote, parts[0], named, short),
-                none * ps_say(quote, parts[0], short), float(direction * signed), 0.0 if c.against else direction * float(says[0] - says[2]),
+    return Told(share(parts[0], words), share(parts[1] | parts[2], words), words, float(abs(direction) > .5),
+                none * words_say(quote, parts[0], named, short),
+                none * ps_say(quote, parts[0], short), float(direction * signed),
+                0.0 if c.against else direction * float(says[0] - says[2]),
                 direction * numbers, float(opposed(claim, quote) is not None))

@@ -44,7 +44,8 @@ _AIM = re.compile(rf'(in order )?to {_STUDY}\b[^;:,]*$|(here,? )?we (aim|aimed|s
 
 def is_aim(sentence: str, section: str = '') -> bool:
     "Does the sentence say what was asked, not what was found? By its first words, by its section's label, or by a question mark."
-    return bool(_AIM.match(sentence) or sentence.rstrip().endswith('?') or re.search('^(aim|objective|purpose|goal|question)', section, re.I))
+    return bool(_AIM.match(sentence) or sentence.rstrip().endswith('?') or re.search('^(aim|objective|purpose|goal|question)', section,
+        re.I))
 
 # %% ../../nbs/answering/quoting_reader.ipynb #1d95c793
 def candidates(evidence: Sequence[Evidence], documents: Mapping[str, Document]) -> list[tuple[Document, Span]]:

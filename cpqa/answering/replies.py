@@ -83,7 +83,8 @@ def _objects(text: str) -> Iterator[dict]:
         else: yield value
         at = text.find('{', end)
 
-_REFUSAL = re.compile(r"\b(?:i|we)(?:['’]m| am| are)? (?:(?:really |very )?sorry|cannot|can['’]?t|can not|unable|not able|won['’]t|will not|must decline)\b|\bas an ai\b", re.I)
+_REFUSAL = re.compile(r"\b(?:i|we)(?:['’]m| am| are)? (?:(?:really |very )?sorry|cannot|can['’]?t|can not|unable|not able|won['’]t|will "
+                      r"not|must decline)\b|\bas an ai\b", re.I)
 
 def find_object(text: str, keys: Collection[str]) -> dict:
     "The last JSON object in `text` that holds one of `keys`. Raises `ReplyError`: 'empty', 'refusal', 'half json' or 'not json'."
@@ -115,7 +116,8 @@ def read_label(written: str, options: Mapping[str, str]) -> str:
     if written in options: return written
     bare = written.strip(' .,:;!()[]{}"\'*')
     named = [k for k in options if k.casefold() == bare.casefold()]
-    texts = [k for k, text in options.items() if _key(text) and _key(text) in (_key(bare), _key(re.sub(rf'^\W*{re.escape(k)}[\s.:)\]-]+', '', bare, flags=re.I)))]
+    texts = [k for k, text in options.items() if _key(text) and _key(text) in (_key(bare),
+        _key(re.sub(rf'^\W*{re.escape(k)}[\s.:)\]-]+', '', bare, flags=re.I)))]
     found = named or texts
     if len(found) == 1: return found[0]
     if bare.casefold() == NO_LABEL: return ''
@@ -149,7 +151,8 @@ def _sentences(response: str, pmids: Sequence[str]) -> tuple[DraftClaim, ...]:
     return tuple(DraftClaim(s, pmids=tuple(pmids)) for s in _END.split(response) if s)
 
 # %% ../../nbs/answering/replies.ipynb #3d7b5471
-SHORT: dict[str, str] = {'yesno': 'label', 'choice': 'label', 'factoid': 'items', 'list': 'items'}   # kind of question -> where its short result stands
+# kind of question -> where its short result stands
+SHORT: dict[str, str] = {'yesno': 'label', 'choice': 'label', 'factoid': 'items', 'list': 'items'}
 
 def _used(value: Any) -> tuple[str, ...]:
     found = value if isinstance(value, list) else re.split(r'[,;\s]+', value) if isinstance(value, str) else [value]
@@ -167,7 +170,8 @@ def _answered(data: dict, kind: AnswerKind, options: dict[str, str], keys: Colle
     used = _used(data['used_PMIDs']) if 'used_PMIDs' in keys else ()
     if 'used_PMIDs' in keys and not used: return Draft(kind, abstained=True, why='no papers')
     if 'certain' in keys and not isinstance(data['certain'], bool): raise ReplyError('shape', "'certain' is neither true nor false")
-    return Draft(kind, label, items, response, claims or (_sentences(response, used) if used else ()), certain=data.get('certain') is True and 'certain' in keys)
+    return Draft(kind, label, items, response, claims or (_sentences(response, used) if used else ()),
+                 certain=data.get('certain') is True and 'certain' in keys)
 
 # %% ../../nbs/answering/replies.ipynb #4eb15561
 def read_reply(
@@ -182,7 +186,8 @@ def read_reply(
     status = plain(data.get('status', ANSWERED), 'status').casefold()
     if status not in STATUS: raise ReplyError('shape', f"'status' is not one of {', '.join(STATUS)}")
     if status != ANSWERED: return Draft(kind, abstained=True, why=status)
-    if gone := [k for k in keys if k not in data and k not in ('reasoning', 'status')]: raise ReplyError('missing', f'it has no {", ".join(map(repr, gone))}')
+    if gone := [k for k in keys if k not in data and k not in ('reasoning', 'status')]:
+        raise ReplyError('missing', f'it has no {", ".join(map(repr, gone))}')
     return _answered(data, kind, labelled(kind, options), keys)
 
 # %% ../../nbs/answering/replies.ipynb #c9a1b2c3
@@ -223,7 +228,8 @@ class Spoken:
 
     def _seen(self, c: str) -> str:
         "The character if it can be seen; the two halves that JSON's escapes make of one come together."
-        if '\ud800' <= c <= '\udfff': self.half, c = (c, '') if c < '\udc00' else ('', (self.half + c).encode('utf-16', 'surrogatepass').decode('utf-16', 'ignore'))
+        if '\ud800' <= c <= '\udfff':
+            self.half, c = (c, '') if c < '\udc00' else ('', (self.half + c).encode('utf-16', 'surrogatepass').decode('utf-16', 'ignore'))
         return c if c.isprintable() else ' ' if c.isspace() else ''
 
 def _unescaped(escape: str) -> str:

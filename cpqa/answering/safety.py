@@ -24,7 +24,8 @@ FIRST = {
                  'Stay with somebody, and tell your care team: pain and despair can be treated.',
     'overdose': f'Too much of a medicine can do harm before it is felt: call {_CALL} or a poison centre (1-800-222-1222 in the US) now, '
                 'even if all seems well, and keep the package at hand.',
-    'fever': 'Fever or shivering during cancer treatment can become dangerous within hours: call the emergency line of your treatment team now, '
+    'fever': 'Fever or shivering during cancer treatment can become dangerous within hours: call the emergency line of your treatment '
+             'team now, '
              f'or {_CALL} if you cannot reach them or it gets worse.',
     'emergency': f'This may be an emergency: call {_CALL} now, before you read on. An answer from the literature comes too late for it.',
 }
@@ -33,7 +34,8 @@ FIRST = {
 _FORMS = [(re.compile(rf'\b(?:{old})\b'), new) for old, new in (
     ("can'?t|can not", 'cannot'), ("won'?t", 'will not'), ("(do|does|did|is|are|was|would|could|has|have)(?:n't|nt)", r'\1 not'),
     ("i'?m", 'i am'), ("i'?ve", 'i have'), ("i'd", 'i would'), ("(he|she|it)'s", r'\1 is'), ("he'?ll|she'?ll", 'he will'),
-    ('wanna', 'want to'), ('gonna', 'going to'), ('my self', 'myself'), ('sucid', 'suicid'), ('anymore', 'any more'), ('tylenols?|paracetamols?', 'pills'),
+    ('wanna', 'want to'), ('gonna', 'going to'), ('my self', 'myself'), ('sucid', 'suicid'), ('anymore', 'any more'),
+    ('tylenols?|paracetamols?', 'pills'),
     (r'(phase|stage|type|class|grade|level|group|topoisomerase|factor|angiotensin|complex|interferon|category) i', r'\1 1'))]
 
 def tidied(question: str) -> str:
@@ -61,7 +63,8 @@ _NOW, _PAST, _TREATED = (_PATTERNS[name] for name in ('now', 'past', 'treated'))
 
 # %% ../../nbs/answering/safety.ipynb #074af64a
 class Rule(NamedTuple):
-    "A `kind` of danger: the words `said`, what the question `needs` besides, and what speaks against it in the sentence where they stand; and `why`."
+    """A `kind` of danger: the words `said`, what the question `needs` besides, and what speaks against it in the sentence where they
+    stand; and `why`."""
     kind: str
     said: re.Pattern
     needs: tuple[re.Pattern, ...] = ()     # any of them, anywhere in the question
@@ -128,7 +131,8 @@ def language_of(question: str) -> str:
     "What a question is written in: 'English', another language or script by its name, or '' where nothing says."
     letters = Counter(unicodedata.name(c, '?').split()[0].split('-')[0] for c in question if c.isalpha())
     if letters and letters['LATIN'] < 0.5 * letters.total():
-        script = 'HIRAGANA' if letters['HIRAGANA'] + letters['KATAKANA'] else letters.most_common(1)[0][0]   # Japanese holds Chinese characters too
+        # Japanese holds Chinese characters too
+        script = 'HIRAGANA' if letters['HIRAGANA'] + letters['KATAKANA'] else letters.most_common(1)[0][0]
         return _SCRIPTS.get(script, 'another script')
     words = set(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", unicodedata.normalize('NFC', question).casefold().replace('’', "'")))
     score = {name: sum(0.5 if w in _HALF else 1.0 for w in words & known) for name, known in _WORDS.items()}

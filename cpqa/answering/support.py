@@ -32,7 +32,8 @@ class Signs(NamedTuple):
     unit: float            # 1 where it holds it with another unit
     cosine: float | None   # of claim and quote; None without an encoder
 
-    def get(self, names: Sequence[str]) -> list[float]: return [getattr(self.told if name in Told._fields else self, name) for name in names]
+    def get(self, names: Sequence[str]) -> list[float]:
+        return [getattr(self.told if name in Told._fields else self, name) for name in names]
 
 def signs(claim: str, quote: str, cosine: float | None = None) -> Signs:
     "The signs of one pair."
@@ -76,14 +77,16 @@ class SupportError(CpqaError):
     "A model that claims cannot be checked with."
 
 class Support(Record, frozen=True):
-    "How well a quote carries a claim: the product of the parts, those that failed ('subject', 'difference', 'direction', 'number', 'unit'), and the `fault` in words, '' where none did."
+    """How well a quote carries a claim: the product of the parts, those that failed ('subject', 'difference', 'direction', 'number',
+    'unit'), and the `fault` in words, '' where none did."""
     score: float
     parts: dict[str, float]
     flips: tuple[str, ...] = ()
     fault: str = ''
 
 WHY = {'subject': 'the quote is about something else', 'difference': 'one says that there is a difference, the other that there is none',
-       'direction': 'they do not agree on which of the two had more', 'number': 'the quote does not hold this number', 'unit': 'the quote holds this number with another unit'}
+       'direction': 'they do not agree on which of the two had more', 'number': 'the quote does not hold this number',
+       'unit': 'the quote holds this number with another unit'}
 
 # %% ../../nbs/answering/support.ipynb #e3f07290
 def _bare(text: str) -> str: return ' '.join(re.findall(r'[^\W_]+|[<>=±%+−-]', text.casefold()))
@@ -98,13 +101,16 @@ def _why(claim: str, quote: str, flips: Sequence[str]) -> str:
     said = {m.kind: m.said for m in misfits(claim, quote) if m.result}
     words = [WHY[f] + (f': {said[f]}' if f in said else '') for f in flips]
     found = opposed(claim, quote) if {'difference', 'direction'} & set(flips) else None
-    return '; '.join(words + ([f'“{found.a.denied_by} {found.a.cue}” against “{found.b.denied_by} {found.b.cue}”'.replace('“ ', '“')] if found else []))
+    return '; '.join(
+        words + ([f'“{found.a.denied_by} {found.a.cue}” against “{found.b.denied_by} {found.b.cue}”'.replace('“ ', '“')] if found else [])
+    )
 
 class ClaimSupport:
     "Scores claims by their quotes, 0 to 1, with an encoder or (None) without; `weights` None are those of the package."
     def __init__(self, encoder: Any = None, weights: SupportWeights | None = None):
         if encoder is not None and not (hasattr(encoder, 'encode') and hasattr(encoder, 'describe')):   # a str has an encode too
-            raise SupportError(f'{type(encoder).__name__} cannot embed texts: give an encoder such as EmbeddedEncoder(), or None; rerankers were found to add nothing here')
+            raise SupportError(f'{type(encoder).__name__} cannot embed texts: give an encoder such as EmbeddedEncoder(), or None; '
+                               'rerankers were found to add nothing here')
         self.encoder, self.weights = encoder, weights or shipped_weights()[encoder is not None]
 
     def signs(self, pairs: Sequence[tuple[str, str]]) -> list[Signs]:

@@ -21,8 +21,11 @@ from ..core.text_analysis import ENGLISH
 from ..passages.sentences import sentences
 
 # %% ../../nbs/answering/trial_comparisons.ipynb #9d7507e7
-PLAIN_STEMS = frozenset(ENGLISH.analyze('effect group patient significant significantly compared comparison difference increase increased decrease reduced lower higher raised similar change led lead seen given relative '
-                                   'treatment study arm with without than did not no was were had has mean level rate score number percentage proportion total value median average'))
+PLAIN_STEMS = frozenset(
+    ENGLISH.analyze('effect group patient significant significantly compared comparison difference increase increased decrease reduced '
+                    'lower higher raised similar change led lead seen given relative '
+                                   'treatment study arm with without than did not no was were had has mean level rate score number '
+                                   'percentage proportion total value median average'))
 _NO_NAME = ('or', 'and', 'not', 'no', 'in', 'of', 'vs', 'the')
 WORD_PATTERN = re.compile(r"[^\W_]+(?:[-'’‐‑.][^\W_]+)*")
 _GROUPS = re.compile(r'\b(?:[Gg]roups?|[Aa]rms?)[ -]((?:[A-Z0-9]{1,3}\b)(?:(?:, and |, | and |/)[A-Z0-9]{1,3}\b)*)')
@@ -30,21 +33,26 @@ _GROUPS = re.compile(r'\b(?:[Gg]roups?|[Aa]rms?)[ -]((?:[A-Z0-9]{1,3}\b)(?:(?:, 
 @lru_cache(20_000)
 def stems_of(word: str) -> tuple[str, ...]: return tuple(s for s in ENGLISH.analyze(word) if s not in PLAIN_STEMS and not s.isdigit())
 
-def _initials(word: str) -> tuple[str, ...]: return (word.lower(),) if word.isupper() and 1 < len(word) < 5 and word.lower() not in _NO_NAME else ()   # IS is no "is"
+# IS is no "is"
+def _initials(word: str) -> tuple[str, ...]:
+    return (word.lower(),) if word.isupper() and 1 < len(word) < 5 and word.lower() not in _NO_NAME else ()
 
 @lru_cache(4096)
 def stem_places(text: str) -> dict[str, list[int]]:
     out: dict[str, list[int]] = {}
     for m in WORD_PATTERN.finditer(text):
         code = re.search('[A-Za-z][-‐‑]?[0-9]', m[0])
-        for s in ([re.sub('[-‐‑]', '', m[0].lower())] if code else [s for w in re.split('[-‐‑]', m[0]) for s in stems_of(w) or _initials(w)]): out.setdefault(s, []).append(m.start())
+        for s in ([re.sub('[-‐‑]', '', m[0].lower())] if code
+                  else [s for w in re.split('[-‐‑]', m[0]) for s in stems_of(w) or _initials(w)]):
+            out.setdefault(s, []).append(m.start())
     for m in _GROUPS.finditer(text):
         for x in re.finditer('[A-Z0-9]+', m[1]): out.setdefault(f'group {x[0].lower()}', []).append(m.start(1) + x.start())
     return out
 
 # %% ../../nbs/answering/trial_comparisons.ipynb #9f5fe6cd
 class Comparison(NamedTuple):
-    "A claim taken apart: outcome, arm, and the arm it is held against, as text; `says` (higher, same, lower) sums to 1; the axis of its cue, '' where it has none."
+    """A claim taken apart: outcome, arm, and the arm it is held against, as text; `says` (higher, same, lower) sums to 1; the axis of
+    its cue, '' where it has none."""
     outcome: str
     arm: str
     against: str
@@ -53,19 +61,26 @@ class Comparison(NamedTuple):
 
 SAYS = {'+': (1, 0, 0), '-': (0, 0, 1), '0': (0, 1, 0), '0-': (0, .9, .1), '+0': (.1, .9, 0), '+-': (.5, 0, .5)}
 EVEN = (1/3, 1/3, 1/3)
-THAN = re.compile(r'\b(?:(?<=(?:super|infer)ior )to|than(?!\s+\d+[\d.,%]*\s)|compared (?:with|to)|in (?:comparison|contrast) (?:with|to)|relative to|versus|vs\.?|as opposed to)(?!\w)', re.I)
+THAN = re.compile(r'\b(?:(?<=(?:super|infer)ior )to|than(?!\s+\d+[\d.,%]*\s)|compared (?:with|to)|in (?:comparison|contrast) '
+                  r'(?:with|to)|relative to|versus|vs\.?|as opposed to)(?!\w)', re.I)
 _AXES = ('amount', 'course', 'difference', 'link', 'merit')
 OTHER_AXES = ('answer', 'test', 'growth', 'need')
 
-_PREDICATE = re.compile(r"\b(?:was|were|is|are|be|been|had|has|have|leads?|led|resulted|showed|did|does|do|can|may|will)\b(?: to\b| in\b| not\b| no\b| an?\b| any\b|\W+(?:\w+ly|significant|about|effects? on)\b)*\W*$", re.I)
+_PREDICATE = re.compile(
+    r"\b(?:was|were|is|are|be|been|had|has|have|leads?|led|resulted|showed|did|does|do|can|may|will)\b(?: to\b| in\b| not\b| no\b| "
+    r"an?\b| any\b|\W+(?:\w+ly|significant|about|effects? on)\b)*\W*$", re.I)
 
 _ACTS = re.compile(r'\w+ed\s')   # a cue that is a verb
-_LACKING = re.compile(r'(?<=\w )(?:without|(?:but|with|and) no)(?= (?!signific|effect|differ|chang|increas|decreas|reduc|improv|affect|alter).*\b(?:led|resulted|\w+ed|had|was|were)\b)')   # of an arm: it denies nothing
+# of an arm: it denies nothing
+_LACKING = re.compile(r'(?<=\w )(?:without|(?:but|with|and) no)(?= (?!signific|effect|differ|chang|increas|decreas|reduc|improv|affect|'
+                      r'alter).*\b(?:led|resulted|\w+ed|had|was|were)\b)')
 
 def _main(claim: str, core: str, than: re.Match | None) -> Claim | None:
     cues = [c for c in polarity(_LACKING.sub(lambda m: ' ' * len(m[0]), core)) if c.axis not in (*OTHER_AXES, 'word', 'presence')]
     last = than is not None and than[0].lower() == 'than'
-    return max(cues, key=lambda c: (c.axis in _AXES, bool(_PREDICATE.search(claim, max(0, c.start - 60), c.start)), bool(c.start and _ACTS.fullmatch(claim, c.start, c.end + 1)), bool(c.denied_by), c.values == '0', c.start if last else -c.start), default=None)
+    return max(cues, key=lambda c: (c.axis in _AXES, bool(_PREDICATE.search(claim, max(0, c.start - 60), c.start)),
+                                    bool(c.start and _ACTS.fullmatch(claim, c.start, c.end + 1)), bool(c.denied_by), c.values == '0',
+                                    c.start if last else -c.start), default=None)
 
 CONTROL = re.compile(r'\b(?:placebo|controls?|sham|vehicle|untreated|unexposed|baseline|wait\w*|abstain\w*|no \w+|none|without)\b', re.I)
 _BRACKETS = re.compile(r'\([^()]*\)')
@@ -100,7 +115,8 @@ _PREPOSITION = re.compile(r'\s+(?:with|in|after|under|among|following|on|for|dur
 def _sides(core: str, against: str, main: Claim) -> Comparison:
     "Which side of the main cue is the outcome."
     before, after, says = core[:main.start], core[main.end:], SAYS.get(main.values, EVEN)
-    if not against and main.axis == 'difference' and (m := _BETWEEN.search(after)): return Comparison(f'{before} {after[:m.start()]}', m[1], m[2].strip(' .'), says, main.axis)
+    if not against and main.axis == 'difference' and (m := _BETWEEN.search(after)):
+        return Comparison(f'{before} {after[:m.start()]}', m[1], m[2].strip(' .'), says, main.axis)
     stative = re.search(r'\b(?:was|were|is|are|be|been|not)\W*(?:\w+ly\W*)?$', before)
     if main.axis == 'link' and re.match(r'\s+(?:on|of|in)\b', after): outcome, arm = after, before
     elif not stem_places(before):
@@ -148,7 +164,8 @@ def _treated(c: Comparison, a: set[str], b: set[str]) -> int:
 # %% ../../nbs/answering/trial_comparisons.ipynb #c5719ffd
 _GROUP = re.compile(r'\b([A-Za-z][\w+-]*)[\s-]+(?:group|arm|cohort|cluster|participant|consumer|user|recipient)s?\b')
 _UNNAMED = frozenset('between each either other these those same groups group patient treatment both three four'.split())
-_TREATMENT = re.compile(r'\btreatment (?:group|arm)\b|\btreatment and (?:the )?(?:control|placebo)\b|\b(?:control|placebo) and (?:the )?treatment\b')
+_TREATMENT = re.compile(
+    r'\btreatment (?:group|arm)\b|\btreatment and (?:the )?(?:control|placebo)\b|\b(?:control|placebo) and (?:the )?treatment\b')
 _STUDIED = ('study', 'test', 'trial')   # words of any report, but a name before "group"
 
 def _others(quote: str, known: set[str]) -> dict[str, list[int]]:
@@ -164,7 +181,8 @@ def _others(quote: str, known: set[str]) -> dict[str, list[int]]:
 
 # %% ../../nbs/answering/trial_comparisons.ipynb #1113e425
 class Arms(NamedTuple):
-    "The names of a claim's arm and of the one it is held against, `places` of names in the quote; is the first `treated` (1), the second (-1), or is neither told (0)?"
+    """The names of a claim's arm and of the one it is held against, `places` of names in the quote; is the first `treated` (1), the
+    second (-1), or is neither told (0)?"""
     quote: str
     a: frozenset[str]
     b: frozenset[str]
@@ -187,7 +205,8 @@ class Arms(NamedTuple):
 def _inflected(names: set[str], places: dict[str, list[int]]):
     "Adds the places of names that stand in another form, as 'heparin' for 'heparinised'."
     for name in names - places.keys():
-        like = next((k for k in places if k not in names and min(len(k), len(name)) > 4 and (k.startswith(name) or name.startswith(k))), None)
+        like = next((k for k in places if k not in names and min(len(k), len(name)) > 4 and (k.startswith(name) or name.startswith(k))),
+                    None)
         if like: places[name] = places[like]
 
 def arms(c: Comparison, quote: str) -> Arms:
@@ -224,7 +243,8 @@ def _than(cue: Claim, quote: str, start: int, end: int) -> tuple[list[tuple[int,
     found = [m.span() for m in THAN.finditer(quote) if start <= m.start() < end and not any(s <= m.start() < e for s, e in aside)]
     before, behind = next((f for f in found if f[1] <= cue.start), None), next((f for f in found if f[0] >= cue.end), None)
     after, rest = [], []
-    if before and (comma := quote.find(', ', before[1], cue.start)) >= 0: after, rest, start = [(before[1], comma)], [(start, before[0])], comma
+    if before and (comma := quote.find(', ', before[1], cue.start)) >= 0:
+        after, rest, start = [(before[1], comma)], [(start, before[0])], comma
     elif before and not behind: return [(before[1], cue.start)], [(start, before[0]), (cue.start, end)]
     if behind: after, rest = [*after, (behind[1], min(end, behind[1] + _HELD))], [*rest, (start, behind[0])]
     else: rest = [*rest, (start, end)]
@@ -232,7 +252,8 @@ def _than(cue: Claim, quote: str, start: int, end: int) -> tuple[list[tuple[int,
 
 # %% ../../nbs/answering/trial_comparisons.ipynb #f6d798bd
 def _nearer(found: Arms, at: int, start: int, end: int) -> float:
-    "1 if only the first arm is named between `start` and `end`, -1 if only the other is, half of that for the one nearer to `at`; 0 if neither is."
+    """1 if only the first arm is named between `start` and `end`, -1 if only the other is, half of that for the one nearer to `at`; 0 if
+    neither is."""
     start, end = max(start, at - _NEAR), min(end, at + _NEAR)
     a, b = (found.share(found.named(arm, (start, end)), arm) for arm in (found.a, found.b))
     if not a or not b: return a - b
@@ -256,7 +277,8 @@ def side(cue: Claim, found: Arms) -> float:
 # %% ../../nbs/answering/trial_comparisons.ipynb #dcfda3b9
 _PVALUE = re.compile(r'\bp(?:[\s-]?values?)?\s?(?:was|of|is)?\s?([=<>≤≥]{0,2})\s?(0?[.·]\d+|1\.0+|0)(?!\d)|\bNS\b|\bn\.s\.', re.I)
 _ROW = re.compile(r'(?:±\s*[\d.,]+|[\])])\s*[a-z*†]?\s+([<>≤]?)\s*(0?\.\d{2,})(?!\s*[±(\[])')   # of a table: the figure that ends a row
-_INTERVAL = re.compile(r'\b(?:CI|CrI|[Cc]onfidence [Ii]ntervals?)\b[\s)\](\[:=,;]{0,6}([-−–]?\s?\d+(?:[.·,]\d+)?)\s?%?\s*(?:to|[-−–,;‐])\s*([-−–]?\s?\d+(?:[.·,]\d+)?)')
+_INTERVAL = re.compile(r'\b(?:CI|CrI|[Cc]onfidence [Ii]ntervals?)\b[\s)\](\[:=,;]{0,6}([-−–]?\s?\d+(?:[.·,]\d+)?)\s?%?\s*(?:to|[-−–,;'
+                       r'‐])\s*([-−–]?\s?\d+(?:[.·,]\d+)?)')
 _RATIO = re.compile(r'\b(?:a?[OHI]R|[IPa]?RR|[Rr]atio|[Rr]elative|[Oo]dds|[Hh]azard)\b')
 
 def _number(text: str) -> float: return float(re.sub(r'\s', '', text).translate(str.maketrans('·,−–', '..--')))
@@ -271,12 +293,14 @@ def _p_none(m: re.Match) -> float:
 @lru_cache(2048)
 def _ps(quote: str) -> tuple[tuple[int, float], ...]:
     "Places of p values, and of intervals without one beside them, and what they say."
-    found = [(m.start(), _p_none(m)) for m in _PVALUE.finditer(quote)] or [(m.start(), _p_none(m)) for m in _ROW.finditer(quote) if not polarity(quote)]
+    found = [(m.start(), _p_none(m)) for m in _PVALUE.finditer(quote)] or [(m.start(),
+        _p_none(m)) for m in _ROW.finditer(quote) if not polarity(quote)]
     at = [a for a, _ in found]
     for m in _INTERVAL.finditer(quote):
         before, low, high = quote[max(0, m.start() - 60):m.start()], _number(m[1]), _number(m[2])
         ratio = low > 0 and bool(_RATIO.search(before))
-        if low <= high and (low < 0 < high or ratio or 'difference' in before) and not any(0 <= a - m.end() < 30 for a in at): found.append((m.start(), 1.0 if low <= ratio <= high else -1.0))
+        if low <= high and (low < 0 < high or ratio or 'difference' in before) and not any(0 <= a - m.end() < 30 for a in at):
+            found.append((m.start(), 1.0 if low <= ratio <= high else -1.0))
     return tuple(sorted(found))
 
 # %% ../../nbs/answering/trial_comparisons.ipynb #6f9aed72
@@ -286,7 +310,8 @@ def sentence_spans(text: str) -> tuple[tuple[int, int], ...]: return tuple(sente
 def _near(words: set[str], outcome: set[str]) -> float: return len(outcome & words) / max(1, len(outcome))
 
 def ps_say(quote: str, outcome: set[str], short: dict[str, int]) -> float:
-    "1 if the p values say that there is no difference, -1 if there is one, 0 if there are none; each is about the words since the one before it."
+    """1 if the p values say that there is no difference, -1 if there is one, 0 if there are none; each is about the words since the one
+    before it."""
     total = weights = 0.0
     held = lambda start, end: set(stem_places(quote[start:end])) | {s for s, at in short.items() if start <= at < end}
     for start, end in sentence_spans(quote):
@@ -300,7 +325,8 @@ def ps_say(quote: str, outcome: set[str], short: dict[str, int]) -> float:
 _CUT = re.compile(r'[,;:()]|\b(?:but|however|although|though|whereas|while|yet|and|with)\b', re.I)
 _TURN = re.compile(r';|\b(?:but|however|although|though|whereas|while)\b', re.I)
 _OWN = re.compile(r'\s+(?:in|of|for|on|regarding|concerning|with (?:respect|regard) to)\b(?! (?:these|those|this|any of|either)\b)', re.I)
-_ANY = frozenset(ENGLISH.analyze('difference groups statistically significance significant two three both either time point reach again arms levels values results however all we found there this these effect between comparison '
+_ANY = frozenset(ENGLISH.analyze('difference groups statistically significance significant two three both either time point reach again '
+                                 'arms levels values results however all we found there this these effect between comparison '
                                  'compared control placebo show showed shown groupwise wise fail any'))
 
 def _even(cue: Claim) -> bool:
@@ -321,7 +347,8 @@ def _names(cue: Claim, cues: list[Claim], quote: str, end: int, outcome: set[str
 
 # %% ../../nbs/answering/trial_comparisons.ipynb #9f48748e
 def words_say(quote: str, outcome: set[str], arms: set[str], short: dict[str, int]) -> float:
-    "1 if the quote's cues say that there is no difference, -1 if there is one, 0 if there are none: a mean by the share of the outcome's words in clause and sentence."
+    """1 if the quote's cues say that there is no difference, -1 if there is one, 0 if there are none: a mean by the share of the
+    outcome's words in clause and sentence."""
     cues = [q for q in polarity(quote) if q.axis not in OTHER_AXES and q.axis != 'response']
     initials = {s: set(ENGLISH.analyze(WORD_PATTERN.match(quote, at)[0])) for s, at in short.items()}
     near = lambda words: _near(words | {s for s, of in initials.items() if of & words}, outcome)
@@ -331,7 +358,8 @@ def words_say(quote: str, outcome: set[str], arms: set[str], short: dict[str, in
         if _names(q, cues, quote, end, outcome): continue
         none = .6 if q.axis == 'word' else 1.0 if q.axis == 'significance' and q.denied_by else 2 * SAYS.get(q.values, EVEN)[1] - 1
         p = next((v for at, v in _ps(quote) if q.end <= at < min([o.start for o in cues if q.start < o.start < end] + [end])), 0)
-        row = [start, 0.0 if none < 0 < p else none, .3 if q.axis == 'word' or q.axis == 'significance' and not q.denied_by else 1.0, near(q.about), near(q.topic)]
+        row = [start, 0.0 if none < 0 < p else none, .3 if q.axis == 'word' or q.axis == 'significance' and not q.denied_by else 1.0,
+               near(q.about), near(q.topic)]
         if rows and _refers_back(q, quote, start, outcome, arms):
             of = [r for r in rows if r[0] == rows[-1][0]]
             row[3:] = max([row, *of], key=lambda r: r[3] + .5 * r[4])[3:]

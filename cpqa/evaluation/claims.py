@@ -22,22 +22,28 @@ from .passages import part_of
 
 # %% ../../nbs/evaluation/claims.ipynb #847973b4
 WORDINGS = {
-    '+': ('{x} increased {y} compared with {c}.', '{y} was higher with {x} than with {c}.', 'Compared with {c}, {x} led to higher {y}.', '{x} raised {y}.', '|',
+    '+': ('{x} increased {y} compared with {c}.', '{y} was higher with {x} than with {c}.', 'Compared with {c}, {x} led to higher {y}.',
+          '{x} raised {y}.', '|',
           'An increase in {y} was seen with {x} relative to {c}.', 'Patients given {x} had higher {y} than those given {c}.'),
-    '-': ('{x} reduced {y} compared with {c}.', '{y} was lower with {x} than with {c}.', 'Compared with {c}, {x} led to lower {y}.', '{x} lowered {y}.', '|',
+    '-': ('{x} reduced {y} compared with {c}.', '{y} was lower with {x} than with {c}.', 'Compared with {c}, {x} led to lower {y}.',
+          '{x} lowered {y}.', '|',
           'A decrease in {y} was seen with {x} relative to {c}.', 'Patients given {x} had lower {y} than those given {c}.'),
-    '0': ('{x} did not change {y} compared with {c}.', 'There was no significant difference in {y} between {x} and {c}.', '{y} was similar with {x} and with {c}.', '{x} had no effect on {y}.', '|',
+    '0': ('{x} did not change {y} compared with {c}.', 'There was no significant difference in {y} between {x} and {c}.',
+          '{y} was similar with {x} and with {c}.', '{x} had no effect on {y}.', '|',
           'No change in {y} was seen with {x} relative to {c}.', '{y} was about the same with {x} as with {c}.'),
-    'not+': ('{x} did not increase {y} compared with {c}.', '{y} was not higher with {x} than with {c}.', 'Compared with {c}, {x} did not lead to higher {y}.', '{x} did not raise {y}.', '|',
+    'not+': ('{x} did not increase {y} compared with {c}.', '{y} was not higher with {x} than with {c}.',
+             'Compared with {c}, {x} did not lead to higher {y}.', '{x} did not raise {y}.', '|',
              'No increase in {y} was seen with {x} relative to {c}.', 'Patients given {x} did not have higher {y} than those given {c}.'),
-    'not-': ('{x} did not reduce {y} compared with {c}.', '{y} was not lower with {x} than with {c}.', 'Compared with {c}, {x} did not lead to lower {y}.', '{x} did not lower {y}.', '|',
+    'not-': ('{x} did not reduce {y} compared with {c}.', '{y} was not lower with {x} than with {c}.',
+             'Compared with {c}, {x} did not lead to lower {y}.', '{x} did not lower {y}.', '|',
              'No decrease in {y} was seen with {x} relative to {c}.', 'Patients given {x} did not have lower {y} than those given {c}.'),
 }
 MIRROR = {'+': '-', '-': '+', '0': '0', 'not+': 'not-', 'not-': 'not+'}
 VALUES = {'A': '+', 'B': '-', 'C': '0'}   # of evaluation.collections.FINDINGS
 
 class Statement(Record, frozen=True):
-    "A statement with its quote: which `flip` made it false ('' is true, '=figure' true with a figure of the quote), its `value`, a key of WORDINGS, and is its wording unseen?"
+    """A statement with its quote: which `flip` made it false ('' is true, '=figure' true with a figure of the quote), its `value`, a key
+    of WORDINGS, and is its wording unseen?"""
     id: str
     article: str
     text: str
@@ -66,8 +72,10 @@ def worded(value: str, x: str, y: str, c: str, part: str, key: Sequence[str], bo
     return text[0].upper() + text[1:], unseen
 
 # %% ../../nbs/evaluation/claims.ipynb #b02f7d35
-OTHER_UNIT = {'%': 'mg', 'mg': 'g', 'g': 'mg', 'kg': 'g', 'ml': 'l', 'mL': 'L', 'days': 'weeks', 'day': 'week', 'weeks': 'months', 'week': 'month', 'months': 'years', 'month': 'year', 'years': 'months',
-              'hours': 'days', 'h': 'min', 'min': 'h', 'minutes': 'hours', 'mmHg': 'cm', 'cm': 'mm', 'mm': 'cm', 's': 'min', 'seconds': 'minutes', 'points': '%', 'patients': '%'}
+OTHER_UNIT = {'%': 'mg', 'mg': 'g', 'g': 'mg', 'kg': 'g', 'ml': 'l', 'mL': 'L', 'days': 'weeks', 'day': 'week', 'weeks': 'months',
+              'week': 'month', 'months': 'years', 'month': 'year', 'years': 'months',
+              'hours': 'days', 'h': 'min', 'min': 'h', 'minutes': 'hours', 'mmHg': 'cm', 'cm': 'mm', 'mm': 'cm', 's': 'min',
+              'seconds': 'minutes', 'points': '%', 'patients': '%'}
 _NUMBER = re.compile(r'(?<![\w.,/-])\d+(?:\.\d+)?(?![\w,/]*\d)')
 
 def _figures(quote: str) -> list[tuple[str, str, str]]:
@@ -85,7 +93,8 @@ def _figures(quote: str) -> list[tuple[str, str, str]]:
 
 def _another(number: str, *key: str) -> str:
     "A number that is not this one."
-    if _pick(3, 'point', *key) == 0 and float(number): return f'{float(number) * (10 if _pick(2, "up", *key) else .1):.6f}'.rstrip('0').rstrip('.')
+    if _pick(3, 'point', *key) == 0 and float(number):
+        return f'{float(number) * (10 if _pick(2, "up", *key) else .1):.6f}'.rstrip('0').rstrip('.')
     places = [i for i, ch in enumerate(number) if ch.isdigit()]
     i = places[_pick(len(places), 'digit', *key)]
     others = [str(d) for d in range(1 if i == 0 and len(number) > 1 else 0, 10) if str(d) != number[i]]
@@ -97,7 +106,9 @@ FLIPS = ('direction', 'negation', 'reversed', 'number', 'unit', 'outcome', 'arti
 def statements(marked: Marked, part: str | None = None) -> Iterator[Statement]:
     "The statements of the questions of a `part` ('dev', 'test'; None: both), in their order."
     asked = [q for q in marked.questions if q.gold and part in (None, part_of(q.gold_pmids[0])) and _parts(q.question)]
-    if not asked: raise CpqaError(f'{marked.name} has no question of the form "Compared with X, what is the effect of Y on Z?" with a finding: give the folder of Evidence Inference')
+    if not asked:
+        raise CpqaError(f'{marked.name} has no question of the form "Compared with X, what is the effect of Y on Z?" with a finding: '
+                        'give the folder of Evidence Inference')
     for half in ('dev', 'test'): yield from _of_half(marked, [q for q in asked if part_of(q.gold_pmids[0]) == half], half)
 
 def _quote(marked: Marked, q: Question) -> str:
@@ -111,7 +122,8 @@ def _of_half(marked: Marked, asked: Sequence[Question], half: str) -> Iterator[S
     for q in asked:
         mine = marked.spans[q.id]
         apart = lambda o: all(f <= e or g <= s for s, f in mine for e, g in marked.spans[o.id])
-        others = [o for o in of[q.gold_pmids[0]] if o.id != q.id and _parts(o.question)[2].lower() != _parts(q.question)[2].lower() and apart(o)]
+        others = [o for o in of[q.gold_pmids[0]] if o.id != q.id
+                  and _parts(o.question)[2].lower() != _parts(q.question)[2].lower() and apart(o)]
         other = others[_pick(len(others), 'other', q.id)] if others else None
         far = of[names[(names.index(q.gold_pmids[0]) + 1 + _pick(len(names) - 1, 'far', q.id)) % len(names)]] if len(names) > 1 else []
         yield from _of_question(q, half, _quote(marked, q), other, _quote(marked, far[_pick(len(far), 'q', q.id)]) if far else '')
@@ -153,7 +165,8 @@ def auroc(true: Sequence[float], false: Sequence[float]) -> float:
     "The share of pairs in which the true one scores higher, ties half; nan without a pair."
     t, f = np.sort(np.asarray(true, float)), np.asarray(false, float)
     if not len(t) or not len(f): return float('nan')
-    return float((len(t) - np.searchsorted(t, f, 'right') + (np.searchsorted(t, f, 'right') - np.searchsorted(t, f, 'left')) / 2).sum() / (len(t) * len(f)))
+    return float((len(t) - np.searchsorted(t, f, 'right') + (np.searchsorted(t, f, 'right') - np.searchsorted(t, f, 'left')) / 2).sum() / (
+        len(t) * len(f)))
 
 def _drawn(t: np.ndarray, ft: Sequence[str], f: np.ndarray, ff: Sequence[str], resamples: int, seed: int) -> list[float]:
     names = {a: i for i, a in enumerate(dict.fromkeys((*ft, *ff)))}
@@ -198,13 +211,15 @@ def _fitted(made: Sequence[Statement], found: Sequence[Signs], signs: Mapping[st
     parts = []
     for name, (kinds, _) in PARTS.items():
         all_ = name == 'subject'   # most statements are about what their quote is about, also those that are false
-        rows = [(f.get(signs[name]), m.flip not in kinds) for m, f in zip(made, found) if (all_ or m.true or m.flip in kinds) and (name != 'direction' or f.told.claims)]
+        rows = [(f.get(signs[name]), m.flip not in kinds) for m,
+                f in zip(made, found) if (all_ or m.true or m.flip in kinds) and (name != 'direction' or f.told.claims)]
         weights, intercept = _logistic(np.array([x for x, _ in rows]), np.array([y for _, y in rows]), even=not all_)
         parts.append(Part(name, signs[name], tuple(round(float(w), 4) for w in weights), round(intercept, 4)))
     return parts
 
 # %% ../../nbs/evaluation/claims.ipynb #0bbd0bb7
-def fit_support(made: Sequence[Statement], found: Sequence[Signs], false_alarms: float = .15, **about: Any) -> tuple[SupportWeights, list[float]]:
+def fit_support(made: Sequence[Statement], found: Sequence[Signs], false_alarms: float = .15,
+                **about: Any) -> tuple[SupportWeights, list[float]]:
     "The weights fitted on statements and their signs, and the cross-validated score of each."
     signs = {name: of if name != 'subject' or found[0].cosine is None else ('outcome', 'cosine') for name, (_, of) in PARTS.items()}
     p = np.zeros((len(made), len(PARTS)))
@@ -219,4 +234,5 @@ def fit_support(made: Sequence[Statement], found: Sequence[Signs], false_alarms:
     below, at_fault = at(level), called(level)
     parts = [Part(x.name, x.signs, x.weights, x.intercept, round(float(b), 4)) for x, b in zip(_fitted(made, found, signs), below)]
     cut = round(float(np.quantile(scores[true], false_alarms)), 4)
-    return SupportWeights(tuple(parts), cut, round(float(at_fault[true].mean()), 4), statements=len(made), articles=len({m.article for m in made}), **about), scores.tolist()
+    return SupportWeights(tuple(parts), cut, round(float(at_fault[true].mean()), 4), statements=len(made),
+                          articles=len({m.article for m in made}), **about), scores.tolist()

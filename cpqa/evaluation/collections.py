@@ -48,9 +48,12 @@ class Question(Record, frozen=True):
     year: int | None = None
 
     def __post_init__(self):
-        if not self.id or not self.question.strip(): raise ValueError(f'a question needs an id and a text, got id {self.id[:40]!r} and text {self.question[:40]!r}')
-        if self.kind not in get_args(Kind): raise ValueError(f'{self.kind!r} is not a kind of question: expected one of {", ".join(get_args(Kind))}')
-        if self.gold and self.gold not in self.options: raise ValueError(f'the gold label {self.gold[:20]!r} of {self.id} is none of its options {list(self.options)}')
+        if not self.id or not self.question.strip():
+            raise ValueError(f'a question needs an id and a text, got id {self.id[:40]!r} and text {self.question[:40]!r}')
+        if self.kind not in get_args(Kind):
+            raise ValueError(f'{self.kind!r} is not a kind of question: expected one of {", ".join(get_args(Kind))}')
+        if self.gold and self.gold not in self.options:
+            raise ValueError(f'the gold label {self.gold[:20]!r} of {self.id} is none of its options {list(self.options)}')
 
 # %% ../../nbs/evaluation/collections.ipynb #c60e6d72
 class QuestionsError(CpqaError):
@@ -90,7 +93,8 @@ class Questions:
     def strict(self) -> Self:
         "The same set. Raises `QuestionsError` if its files had any fault."
         if not self.faults: return self
-        raise QuestionsError(f'{len(self.faults):,} faults in {self.name}, the first: {self.faults[0]}: mend the file, or read it without strict')
+        raise QuestionsError(f'{len(self.faults):,} faults in {self.name}, the first: {self.faults[0]}: mend the file, or read it '
+                             'without strict')
 
     def counts(self) -> dict[str, int]:
         "How many questions each part has, in the order of their first sight."
@@ -139,7 +143,8 @@ def json_lines(path: str | Path, type: Any, faults: list[str]) -> Iterator[tuple
 _HEADERS = {'query-id', 'query_id', 'queryid', 'qid', 'query', 'topic', 'topic-id'}
 _WHOLE = re.compile(r'[-+]?[0-9]{1,9}(\.0*)?')
 
-_COLUMNS = ({'document', 'doc', 'corpus-id', 'corpus_id', 'corpusid', 'doc-id', 'doc_id', 'docid', 'docno', 'pmid'}, {'score', 'grade', 'relevance', 'rel', 'label', 'judgment'})
+_COLUMNS = ({'document', 'doc', 'corpus-id', 'corpus_id', 'corpusid', 'doc-id', 'doc_id', 'docid', 'docno', 'pmid'},
+            {'score', 'grade', 'relevance', 'rel', 'label', 'judgment'})
 
 def _columns(names: list[str]) -> tuple[int, int, int] | None:
     "Where query, document and grade stand by a header; None if it does not name them."
@@ -159,7 +164,8 @@ def read_qrels(path: str | Path, faults: list[str]) -> Iterator[tuple[str, str, 
                 places, width = _columns(cells), len(cells)
                 continue
             named = places if len(cells) == width else None   # some files have TREC's four columns below a header of three
-            if not named and len(cells) not in (3, 4): raise ValueError(f'{len(cells)} columns, expected 3 (query, document, grade) or 4 (as TREC has them)')
+            if not named and len(cells) not in (3, 4):
+                raise ValueError(f'{len(cells)} columns, expected 3 (query, document, grade) or 4 (as TREC has them)')
             query, document, grade = (cells[i] for i in named or (0, len(cells) - 2, len(cells) - 1))
             if not _WHOLE.fullmatch(grade): raise ValueError(f'the grade {grade[:20]!r} is no whole number')
             if not (query and document): raise ValueError('it names no query or no document')
@@ -179,14 +185,17 @@ class Collection:
     unjudged: int                         # queries that the split does not judge
     faults: list[str]
     corpus_checksum: str                  # of the documents as they were read
-    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)   # query id -> ids of the documents it was written from; not all have any
+    # query id -> ids of the documents it was written from; not all have any
+    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f'Collection({self.name!r}, {self.split!r}, {self.n_documents:,} documents, {len(self.queries):,} queries, {len(self.faults):,} faults)'
+        return (f'Collection({self.name!r}, {self.split!r}, {self.n_documents:,} documents, {len(self.queries):,} queries, '
+                f'{len(self.faults):,} faults)')
 
     def checksum(self) -> str:
         "SHA-256 over documents, queries, sources and grades, 64 hexadecimal digits; other splits, names and packing do not change it."
-        parts = [self.corpus_checksum, sorted(self.queries.items()), sorted((q, sorted(d.items())) for q, d in self.qrels.items()), sorted(self.sources.items())]
+        parts = [self.corpus_checksum, sorted(self.queries.items()), sorted((q, sorted(d.items())) for q, d in self.qrels.items()),
+                 sorted(self.sources.items())]
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
     def documents(self) -> Iterator[Document]:
@@ -196,7 +205,8 @@ class Collection:
     def strict(self) -> 'Collection':
         "The same collection. Raises `QuestionsError` if its files had any fault."
         if not self.faults: return self
-        raise QuestionsError(f'{len(self.faults):,} faults in {self.name}, the first: {self.faults[0]}: mend the file, or read it without strict')
+        raise QuestionsError(f'{len(self.faults):,} faults in {self.name}, the first: {self.faults[0]}: mend the file, or read it '
+                             'without strict')
 
 # %% ../../nbs/evaluation/collections.ipynb #213e328b
 def _part(folder: Path, *names: str) -> Path:
@@ -209,11 +219,13 @@ def _part(folder: Path, *names: str) -> Path:
 def _split(folder: Path, split: str | None) -> tuple[str, Path]:
     "The name and the file of the split that was asked for: 'test', or the only one there is, where none was."
     found = [p for p in sorted((folder/'qrels').glob('*')) if p.is_file() and not p.name.startswith('.')]
-    named = [p for p in found if p.name.partition('.')[0] == (split or 'test') or p.name == split] or (found if split is None and len(found) == 1 else [])
+    named = [p for p in found if p.name.partition('.')[0] == (split or 'test') or p.name == split] or (found if split is None
+        and len(found) == 1 else [])
     if len(named) == 1: return named[0].name.partition('.')[0], named[0]
     there = ', '.join(p.name for p in found) or 'nothing'
     asked = f'qrels of the split {split or "test"!r}'
-    raise QuestionsError(f'{folder} holds {"two files" if named else "no file"} with {asked}: in its folder qrels there is {there}; name another split (--split)')
+    raise QuestionsError(f'{folder} holds {"two files" if named else "no file"} with {asked}: in its folder qrels there is {there}; name '
+                         'another split (--split)')
 
 # %% ../../nbs/evaluation/collections.ipynb #c3ac0595
 class _Query(msgspec.Struct):
@@ -272,7 +284,8 @@ def read_collection(folder: str | Path, split: str | None = None) -> Collection:
             qrels[q][d] = grade
     if not qrels: raise QuestionsError(f'{path}: no query is judged here{": " + faults[0] if faults else ""}: {_AGAIN}')
     judged = {id: text for id, text in queries.items() if id in qrels}
-    return Collection(folder.resolve().name, split, corpus, judged, {id: qrels[id] for id in judged}, len(ids), len(queries) - len(judged), faults, checksum,
+    return Collection(folder.resolve().name, split, corpus, judged, {id: qrels[id] for id in judged}, len(ids), len(queries) - len(judged),
+                      faults, checksum,
                       {id: named for id, named in sources.items() if id in judged})
 
 # %% ../../nbs/evaluation/collections.ipynb #68ec42b9
@@ -348,7 +361,8 @@ def _asked(q: _Asked, where: str, articles: dict[str, Document], faults: list[st
     wrong = [f'{start}:{end}' for start, end in q.evidence if (start, end) not in fits]
     if not fits: raise ValueError(f'none of its spans ({", ".join(wrong) or "there are none"}) lies in {pmcid}, which has {n} characters')
     gold = finding(label)
-    question = Question(str(q.id), q.question, 'evidence', 'evidence-inference', FINDINGS, gold=gold, gold_pmids=(pmcid,), answers=(FINDINGS[gold],) if gold else ())
+    question = Question(str(q.id), q.question, 'evidence', 'evidence-inference', FINDINGS, gold=gold, gold_pmids=(pmcid,),
+                        answers=(FINDINGS[gold],) if gold else ())
     if wrong: faults.append(f'{where}: {", ".join(wrong)} lies outside {pmcid}, which has {n} characters')
     if label and not gold: faults.append(f'{where}: the label {label[:40]!r} is unknown, expected one of {", ".join(FINDINGS.values())}')
     return question, fits
@@ -390,9 +404,11 @@ def leak_free(
     search: Search,          # queries, k -> for each query, the best k hits, best first
     library: Documents,      # holds the documents that are found
     switches: LeakFree,
-    known: dict[str, Document] | None = None,   # documents without their texts, which no switch reads: what was looked up before, for several searches
+    # documents without their texts, which no switch reads: what was looked up before, for several searches
+    known: dict[str, Document] | None = None,
 ) -> Callable[[Sequence[Question], int], list[list[Hit]]]:
-    "A search of questions: for each, the best `k` documents that `switches` allow, ranked and scored as in the last search made for it, which was the deepest."
+    """A search of questions: for each, the best `k` documents that `switches` allow, ranked and scored as in the last search made for
+    it, which was the deepest."""
     known = {} if known is None else known
 
     def document(id: str) -> Document:

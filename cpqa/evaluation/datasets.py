@@ -41,7 +41,8 @@ class Dataset:
 
 # %% ../../nbs/evaluation/datasets.ipynb #8d23443a
 _MIRAGE = 'https://github.com/Teddy-XiongGZ/MIRAGE'
-_RAW = 'https://raw.githubusercontent.com/Teddy-XiongGZ/MIRAGE/224ebe9a721e1bc525a07b10eceb01ed52df7b29/rawdata'   # a commit, so that the checksums stay right
+# a commit, so that the checksums stay right
+_RAW = 'https://raw.githubusercontent.com/Teddy-XiongGZ/MIRAGE/224ebe9a721e1bc525a07b10eceb01ed52df7b29/rawdata'
 _PUBMEDQA = 'https://raw.githubusercontent.com/pubmedqa/pubmedqa/1f00b98d5cc626844bf8c4ca513b6e62c40071ec/data'
 _GOLDEN = '''7B1 4a1982648f96559a7daae4c58f2c3528b3301b5a06334220413367fd45271cb9
 7B2 86d745d419f2099101112d501abd5b4e9304c5a65484317fdf3994e8f885618d
@@ -68,35 +69,47 @@ _GOLDEN = '''7B1 4a1982648f96559a7daae4c58f2c3528b3301b5a06334220413367fd45271cb
 11B2
 11B3
 11B4'''
-_BATCHES = tuple((f'Task{b.partition("B")[0]}BGoldenEnriched/{b}_golden.json', hash) for b, _, hash in (line.partition(' ') for line in _GOLDEN.splitlines()))
-_CSV = ('966dfd5c4579885ebdb8c05d6754ae5834f672632586d8595be3c0f9360e6f4e', '06a1ea973000d5ef5d2664c4ac1c68d0423f1cab6b3b682be7942633740811f1',
-        'e1204cb9d19887ea266145f038b5d4cc1fbc33d7efce186259c4ecca1cbe3119', '9c533cfff89edaa317b2e79bbabcdd5e2e522e019679cb4a6475e5f2a1861b1e',
-        'cc30c698e94f12c00e610a39c62d1a1d9587fa53c005359317346081f722c5e6', 'a034bf0dda10cb0848bdd3097eb1547d61ca2dac9e9b871563691621c38d51e9')
+_BATCHES = tuple((f'Task{b.partition("B")[0]}BGoldenEnriched/{b}_golden.json', hash) for b, _,
+                 hash in (line.partition(' ') for line in _GOLDEN.splitlines()))
+_CSV = ('966dfd5c4579885ebdb8c05d6754ae5834f672632586d8595be3c0f9360e6f4e',
+        '06a1ea973000d5ef5d2664c4ac1c68d0423f1cab6b3b682be7942633740811f1',
+        'e1204cb9d19887ea266145f038b5d4cc1fbc33d7efce186259c4ecca1cbe3119',
+        '9c533cfff89edaa317b2e79bbabcdd5e2e522e019679cb4a6475e5f2a1861b1e',
+        'cc30c698e94f12c00e610a39c62d1a1d9587fa53c005359317346081f722c5e6',
+        'a034bf0dda10cb0848bdd3097eb1547d61ca2dac9e9b871563691621c38d51e9')
 
 # %% ../../nbs/evaluation/datasets.ipynb #25505f51
 _FILES = {
     'mmlu': tuple((f'data/test/{subject}_test.csv', hash) for subject, hash in zip(SUBJECTS, _CSV)),
-    'medqa': (('data_clean/questions/US/4_options/phrases_no_exclude_test.jsonl', 'c3b905ccfa66152dc25afbcb2c10e86c0bdb208824f0658fcdb2c040f60a2beb'),),
+    'medqa': (('data_clean/questions/US/4_options/phrases_no_exclude_test.jsonl',
+               'c3b905ccfa66152dc25afbcb2c10e86c0bdb208824f0658fcdb2c040f60a2beb'),),
     'medmcqa': (('data/dev.json', 'a2b5f53890f4e742b728378fb847bc5338088d48ea01218676379f587270af31'),),
     'pubmedqa': (('data/test_set.json', 'f420f49d97516329d81f62d7d454055e3a063dbd0913ebaff915993bb321cbab'),),
     'pqa-l': (('ori_pqal.json', '8b3276be8942ebbd77f3ddcda12c1749bf0e490045a736fd8438ee40cf37a41d'),
               ('test_ground_truth.json', '939fe566f09017d13b1ca64d2ddfee0bc2374b366048152997669cccedc44d51')),
 }
 _US, _ROUNDS = 'phrases_no_exclude_test.jsonl', (('[0-9]*B[0-9]*_golden.json',),)
-_HEALTH = tuple((f'{stem}.{ending}',) for stem in ('*healthsearch*', '*healthsearch*/*') for ending in ('csv', 'tsv', 'jsonl', 'json', 'txt'))
+_HEALTH = tuple((f'{stem}.{ending}',) for stem in ('*healthsearch*', '*healthsearch*/*') for ending in ('csv', 'tsv', 'jsonl', 'json',
+    'txt'))
 _QUAD = (('*medquad*.tar.gz', '*medquad*.tgz', '*medquad*.tar', 'medquad/master.tar.gz'), ('[0-9]*_QA*/*.xml',))
 
 DATASETS = {d.name: d for d in (
-    Dataset('mmlu', 1089, read_mmlu, (tuple(f'{s}_test.csv' for s in SUBJECTS),), 'https://github.com/hendrycks/test', 'MIT', False, f'{_RAW}/mmlu', _FILES['mmlu']),
-    Dataset('medqa', 1273, read_medqa, ((f'US/4_options/{_US}',), (_US,)), 'https://github.com/jind11/MedQA', 'MIT', False, f'{_RAW}/medqa', _FILES['medqa']),
-    Dataset('medmcqa', 4183, read_medmcqa, (('medmcqa/data/dev.json',), ('medmcqa/dev.json',), ('dev.json',)), 'https://medmcqa.github.io', 'see its page', False,
+    Dataset('mmlu', 1089, read_mmlu, (tuple(f'{s}_test.csv' for s in SUBJECTS),), 'https://github.com/hendrycks/test', 'MIT', False,
+            f'{_RAW}/mmlu', _FILES['mmlu']),
+    Dataset('medqa', 1273, read_medqa, ((f'US/4_options/{_US}',), (_US,)), 'https://github.com/jind11/MedQA', 'MIT', False, f'{_RAW}/medqa',
+            _FILES['medqa']),
+    Dataset('medmcqa', 4183, read_medmcqa, (('medmcqa/data/dev.json',), ('medmcqa/dev.json',), ('dev.json',)), 'https://medmcqa.github.io',
+            'see its page', False,
             f'{_RAW}/medmcqa', _FILES['medmcqa']),
-    Dataset('pubmedqa', 500, read_pubmedqa, (('pubmedqa/data/test_set.json',), ('test_set.json',), ('ori_pqal.json',)), 'https://pubmedqa.github.io', 'MIT', False,
+    Dataset('pubmedqa', 500, read_pubmedqa, (('pubmedqa/data/test_set.json',), ('test_set.json',), ('ori_pqal.json',)),
+            'https://pubmedqa.github.io', 'MIT', False,
             f'{_RAW}/pubmedqa', _FILES['pubmedqa']),
-    Dataset('pqa-l', 1000, read_pqa_l, (('ori_pqal.json',),), 'https://github.com/pubmedqa/pubmedqa', 'MIT', False, _PUBMEDQA, _FILES['pqa-l']),
+    Dataset('pqa-l', 1000, read_pqa_l, (('ori_pqal.json',),), 'https://github.com/pubmedqa/pubmedqa', 'MIT', False, _PUBMEDQA,
+            _FILES['pqa-l']),
     Dataset('bioasq', 618, read_bioasq, _ROUNDS, 'http://bioasq.org', 'CC BY 2.5', True, f'{_RAW}/bioasq', _BATCHES),
     Dataset('bioasq-all', 1983, read_bioasq_all, _ROUNDS, 'http://bioasq.org', 'CC BY 2.5', True, f'{_RAW}/bioasq', _BATCHES),
-    Dataset('healthsearchqa', 3173, read_healthsearchqa, _HEALTH, 'https://huggingface.co/datasets/katielink/healthsearchqa', 'see its page'),
+    Dataset('healthsearchqa', 3173, read_healthsearchqa, _HEALTH, 'https://huggingface.co/datasets/katielink/healthsearchqa',
+            'see its page'),
     Dataset('medquad', 16423, read_medquad, _QUAD, 'https://github.com/abachaa/MedQuAD', 'CC BY 4.0', True,
             'https://github.com/abachaa/MedQuAD/archive/refs/heads', (('master.tar.gz', ''),)),
     Dataset('evidence-inference', 928, read_evidence, (('questions.jsonl',),), 'https://github.com/jayded/evidence-inference', 'MIT'),
@@ -110,7 +123,8 @@ def dataset(name: str) -> Dataset:
     raise QuestionsError(f'there is no set called {name[:40]!r}: expected one of {", ".join(DATASETS)}')
 
 def _fits(path: Path, pattern: str) -> bool:
-    return PurePosixPath(path.as_posix().lower().removesuffix('.gz') if not pattern.endswith('.gz') else path.as_posix().lower()).match(pattern.lower())
+    return PurePosixPath(path.as_posix().lower().removesuffix('.gz') if not pattern.endswith('.gz') else path.as_posix().lower()).match(
+        pattern.lower())
 
 def _below(folder: Path) -> list[Path]:
     "All files at or below `folder`, hidden ones left out."
@@ -121,7 +135,8 @@ def _below(folder: Path) -> list[Path]:
     return found
 
 def find(d: Dataset, folder: str | Path, faults: list[str] | None = None) -> list[Path]:
-    "The files of `d` at or below `folder`; parts of the set that are missing go into `faults`. Raises `QuestionsError` for none, or for too many."
+    """The files of `d` at or below `folder`; parts of the set that are missing go into `faults`. Raises `QuestionsError` for none, or
+    for too many."""
     folder = Path(folder)
     if folder.is_file(): return [folder]
     below = _below(folder.resolve()) if folder.is_dir() else []
@@ -132,12 +147,14 @@ def find(d: Dataset, folder: str | Path, faults: list[str] | None = None) -> lis
             named: dict[tuple, Path] = {}
             for p in paths:
                 same = named.setdefault(p.parts[-pattern.count('/') - 1:] if d.many else (), p)
-                if same != p: raise QuestionsError(f'{folder} holds two files that could be {d.name}: {same} and {p}: give the folder of one of them')
+                if same != p:
+                    raise QuestionsError(f'{folder} holds two files that could be {d.name}: {same} and {p}: give the folder of one of them')
             if not paths and not d.many and faults is not None: faults.append(f'{pattern}: this part of {d.name} is missing')
         return list(dict.fromkeys(p for paths in found.values() for p in paths))
     wanted = ', '.join(dict.fromkeys(pattern for group in d.looks_for for pattern in group))
     how = f'{d.home}, or with download({d.name!r})' if d.address else d.home
-    raise QuestionsError(f'{folder} {"holds no files" if folder.is_dir() else "is no folder with files"} of {d.name}: looked for {wanted}: get them from {how}')
+    raise QuestionsError(f'{folder} {"holds no files" if folder.is_dir() else "is no folder with files"} of {d.name}: looked for '
+                         f'{wanted}: get them from {how}')
 
 # %% ../../nbs/evaluation/datasets.ipynb #3a5185e5
 def _kept(d: Dataset) -> Path: return cache_dir()/'datasets'/d.name.removesuffix('-all')
@@ -175,7 +192,8 @@ def _resumed(requests, url: str, part: Path, checked: bool) -> bool:
             if answer.status_code == 416 or answer.status_code == 206 and not goes_on:
                 part.unlink()   # what we have is longer than the file, or the server sends another range
                 return False
-            if answer.status_code not in (200, 206): raise QuestionsError(f'{url}: the server answers {answer.status_code} {answer.reason}: get the file by hand')
+            if answer.status_code not in (200, 206):
+                raise QuestionsError(f'{url}: the server answers {answer.status_code} {answer.reason}: get the file by hand')
             mark = answer.headers.get('ETag', '')
             tag.write_text(mark if mark and not mark.startswith('W/') else answer.headers.get('Last-Modified', ''))
             with part.open('ab' if goes_on else 'wb') as f:   # small blocks: the one that breaks is lost
@@ -194,9 +212,12 @@ def _fetch(url: str, to: Path, hash: str) -> str:
         for _ in range(_TRIES):
             if _resumed(requests, url, part, bool(hash)): return os.replace(part, output_file)
         have = part.stat().st_size if part.exists() else 0
-        raise QuestionsError(f'{url}: no connection, or it broke {_TRIES} times; {have:,} bytes are kept: run this again to go on from there')
+        raise QuestionsError(f'{url}: no connection, or it broke {_TRIES} times; {have:,} bytes are kept: run this again to go on from '
+                             'there')
     try: pooch.retrieve(url, f'sha256:{hash}' if hash else None, to.name, to.parent, downloader=downloader)
-    except ValueError as e: raise QuestionsError(f'{url}: the file there is not the one expected, by its SHA-256 ({hash}), and was thrown away: compare with its publisher') from e
+    except ValueError as e:
+        raise QuestionsError(f'{url}: the file there is not the one expected, by its SHA-256 ({hash}), and was thrown away: compare with '
+                             'its publisher') from e
     return sha256(to)
 
 def download(
@@ -237,19 +258,23 @@ def _texts(q: Question, field: Field) -> Iterator[tuple[str, str]]:
     else: yield '', q.question if field == 'question' else q.context
 
 def admit(q: Question, lexicon: Lexicon, fields: Sequence[Field] = FIELDS, traps: bool = True) -> Admitted | None:
-    "The question with the first cancer term in its fields, in their order; None if they hold none. Without `traps`, the paper's plain rule."
+    """The question with the first cancer term in its fields, in their order; None if they hold none. Without `traps`, the paper's plain
+    rule."""
     for field in fields:
         for option, text in _texts(q, field):
-            if found := lexicon.find(text, traps): return Admitted(q, found[0].term, found[0].ui, field, found[0].start, found[0].end, option)
+            if found := lexicon.find(text, traps):
+                return Admitted(q, found[0].term, found[0].ui, field, found[0].start, found[0].end, option)
     return None
 
 # %% ../../nbs/evaluation/datasets.ipynb #f02eb708
 SETS = ('mmlu', 'medqa', 'medmcqa', 'pubmedqa', 'bioasq')
 PAPER_SIZES = {'mmlu': 23, 'medqa': 86, 'medmcqa': 93, 'pubmedqa': 60, 'bioasq': 82}
 
-def cmmqa(sets: Iterable[Questions], fields: Sequence[Field] = FIELDS, traps: bool = True, lexicon: Lexicon | None = None) -> list[Admitted]:
+def cmmqa(sets: Iterable[Questions], fields: Sequence[Field] = FIELDS, traps: bool = True,
+          lexicon: Lexicon | None = None) -> list[Admitted]:
     "The cancer questions of these sets, in their order (He et al. III.A). Raises `CpqaError` for a field that questions do not have."
-    if not fields or not set(fields) <= set(FIELDS): raise CpqaError(f'{", ".join(fields) or "nothing"!r} is not where terms may stand: choose among {", ".join(FIELDS)}')
+    if not fields or not set(fields) <= set(FIELDS):
+        raise CpqaError(f'{", ".join(fields) or "nothing"!r} is not where terms may stand: choose among {", ".join(FIELDS)}')
     lexicon = lexicon or Lexicon.load()
     return [found for questions in sets for q in questions if (found := admit(q, lexicon, fields, traps))]
 
@@ -266,10 +291,12 @@ def canonical(sets: Iterable[str]) -> list[str]:
     "The names of sets as `DATASETS` has them, each once. Raises `CpqaError` for a name that is not there."
     return list(dict.fromkeys(dataset(name).name for name in sets))
 
-def write_cmmqa(folder: str | Path, out: str | Path, sets: Sequence[str] = SETS, fields: Sequence[Field] = FIELDS, traps: bool = True) -> tuple[list[Admitted], list[str]]:
+def write_cmmqa(folder: str | Path, out: str | Path, sets: Sequence[str] = SETS, fields: Sequence[Field] = FIELDS,
+                traps: bool = True) -> tuple[list[Admitted], list[str]]:
     "Writes the cancer questions of the sets below `folder` to `out`; returns them, and the faults of the sets' files. Raises `CpqaError`."
     out = Path(out)
-    if out.is_dir() or not out.absolute().parent.is_dir(): raise CpqaError(f'{out} cannot be written: give the name of a file in a folder that is there')
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise CpqaError(f'{out} cannot be written: give the name of a file in a folder that is there')
     loaded = [load(name, folder) for name in canonical(sets)]
     admitted = cmmqa(loaded, fields, traps)
     beside = out.with_name(f'.{out.name}.{os.getpid()}')

@@ -38,8 +38,10 @@ def _each(one: Callable[[str, str], float]) -> Callable[[Sequence[str], Sequence
 # %% ../../nbs/evaluation/longform.ipynb #d7c20031
 def bleu1() -> Scorer:
     "BLEU-1 of each answer: sacrebleu at order 1, tokenisation 13a, lower case, brevity penalty, no smoothing."
-    bleu = require('sacrebleu.metrics', 'longform').BLEU(max_ngram_order=1, lowercase=True, tokenize='13a', smooth_method='none', effective_order=True)
-    return Scorer('BLEU-1', f'sacrebleu {version("sacrebleu")}, one answer at a time, tokenisation 13a, lower case, brevity penalty, no smoothing',
+    bleu = require('sacrebleu.metrics', 'longform').BLEU(max_ngram_order=1, lowercase=True, tokenize='13a', smooth_method='none',
+                                                         effective_order=True)
+    return Scorer('BLEU-1', f'sacrebleu {version("sacrebleu")}, one answer at a time, tokenisation 13a, lower case, brevity penalty, no '
+                            'smoothing',
                   _each(lambda text, reference: bleu.sentence_score(text, [reference]).score / 100))
 
 # %% ../../nbs/evaluation/longform.ipynb #d35d3704
@@ -59,7 +61,8 @@ def _wordnet() -> Any:
     found = require('nltk.corpus', 'longform').wordnet
     try: found.ensure_loaded()
     except LookupError as e:
-        raise LongformError("METEOR's synonyms need WordNet, which nltk does not find here: run  python -m nltk.downloader wordnet  or leave out wordnet=True") from e
+        raise LongformError("METEOR's synonyms need WordNet, which nltk does not find here: run  python -m nltk.downloader wordnet  or "
+                            "leave out wordnet=True") from e
     return found
 
 def meteor(wordnet: bool = False) -> Scorer:
@@ -67,7 +70,8 @@ def meteor(wordnet: bool = False) -> Scorer:
     nltk, split = require('nltk.translate.meteor_score', 'longform'), require('nltk.tokenize', 'longform').wordpunct_tokenize
     synonyms = _wordnet() if wordnet else _NoSynonyms()
     stages = 'exact, stem, WordNet' if wordnet else 'exact, stem'
-    return Scorer(f'METEOR ({stages})', f'nltk {version("nltk")}, stages {stages}, wordpunct tokens, lower case, alpha 0.9, beta 3, gamma 0.5',
+    return Scorer(f'METEOR ({stages})',
+                  f'nltk {version("nltk")}, stages {stages}, wordpunct tokens, lower case, alpha 0.9, beta 3, gamma 0.5',
                   _each(lambda text, reference: nltk.single_meteor_score(split(reference), split(text), wordnet=synonyms)))
 
 # %% ../../nbs/evaluation/longform.ipynb #c6f847d5
@@ -76,13 +80,16 @@ def _model(model: str | Path | None, layer: int | None) -> tuple[str, int | None
     if model is None: return str(minilm_folder()), 5 if layer is None else layer, MINILM
     folder = Path(model).expanduser()
     if not folder.is_dir():
-        if str(model).startswith('scibert'): raise LongformError(f'{model} would be fetched by a shell command of bert-score: download the model and give its folder')
+        if str(model).startswith('scibert'):
+            raise LongformError(f'{model} would be fetched by a shell command of bert-score: download the model and give its folder')
         return str(model), layer, str(model)
     if layer is None: raise LongformError(f'BERTScore needs to know which layer of {folder.name} to read: give layer, a number from 1')
     try: kind = json.loads((folder / 'config.json').read_text(encoding='utf-8')).get('model_type', '')
-    except (OSError, ValueError) as e: raise LongformError(f'{folder} holds no model that transformers can load: its config.json cannot be read ({e})') from e
+    except (OSError, ValueError) as e:
+        raise LongformError(f'{folder} holds no model that transformers can load: its config.json cannot be read ({e})') from e
     if 't5' in str(folder.resolve()) and 't5' not in kind:
-        raise LongformError(f'bert-score takes any path with "t5" in it for a T5 model, and {folder.resolve()} is one of kind {kind!r}: give it another path')
+        raise LongformError(f'bert-score takes any path with "t5" in it for a T5 model, and {folder.resolve()} is one of kind {kind!r}: '
+                            'give it another path')
     return str(folder.resolve()), layer, folder.name
 
 # %% ../../nbs/evaluation/longform.ipynb #5ac39e44
@@ -90,7 +97,8 @@ def _baseline(package: Any, rescale: bool | str) -> str | None:
     "The file of the baseline that is asked for by name; None leaves the choice to bert-score."
     if not isinstance(rescale, str): return None
     file = Path(package.__file__).parent / 'rescale_baseline' / 'en' / f'{rescale}.tsv'
-    if not file.is_file(): raise LongformError(f'bert-score has no baseline for English named {rescale!r}: expected the name of a model such as roberta-large')
+    if not file.is_file():
+        raise LongformError(f'bert-score has no baseline for English named {rescale!r}: expected the name of a model such as roberta-large')
     return str(file)
 
 def bertscore(
@@ -105,11 +113,13 @@ def bertscore(
     baseline = _baseline(package, rescale)
     with hushed():
         try:
-            scorer = package.BERTScorer(model_type=source, num_layers=layer, lang='en', rescale_with_baseline=bool(rescale), baseline_path=baseline, device=device)
+            scorer = package.BERTScorer(model_type=source, num_layers=layer, lang='en', rescale_with_baseline=bool(rescale),
+                                        baseline_path=baseline, device=device)
             if rescale: scorer.baseline_vals
         except KeyError as e: raise LongformError(f'bert-score knows no layer for {label}: give layer, a number from 1') from e
         except (OSError, ValueError, AssertionError, IndexError) as e:
-            raise LongformError(f'BERTScore cannot use {label}, layer {layer}{", rescaled" if rescale else ""}: {(str(e).splitlines() or [type(e).__name__])[0]}') from e
+            raise LongformError(f'BERTScore cannot use {label}, layer {layer}{", rescaled" if rescale else ""}: '
+                                f'{(str(e).splitlines() or [type(e).__name__])[0]}') from e
     def score(texts: Sequence[str], references: Sequence[str]) -> list[float]:
         full = [i for i, (t, r) in enumerate(zip(texts, references, strict=True)) if t.strip() and r.strip()]
         out = [0.0] * len(texts)
@@ -119,8 +129,10 @@ def bertscore(
             for i, p in zip(full, found): out[i] = round(min(1.0, p if rescale else max(0.0, p)), 6)
         return out
     kind = 'rescaled' if rescale else 'raw'
-    return Scorer(f'BERTScore P ({label}, layer {scorer.num_layers}, {kind})', f'bert-score {version("bert-score")}, transformers {transformers.__version__}, model {label}, '
-                  f'layer {scorer.num_layers}, rescale_with_baseline={rescale}, no idf, at most {min(scorer._tokenizer.model_max_length, 10**6)} tokens', score)
+    return Scorer(f'BERTScore P ({label}, layer {scorer.num_layers}, {kind})',
+                  f'bert-score {version("bert-score")}, transformers {transformers.__version__}, model {label}, '
+                  f'layer {scorer.num_layers}, rescale_with_baseline={rescale}, no idf, at most '
+                  f'{min(scorer._tokenizer.model_max_length, 10**6)} tokens', score)
 
 # %% ../../nbs/evaluation/longform.ipynb #248adad4
 MEASURES: dict[str, Callable[[], Scorer]] = {'bleu1': bleu1, 'rouge1': rouge1, 'meteor': meteor, 'bertscore': bertscore}
@@ -134,7 +146,8 @@ class LongformScore(Record, frozen=True):
     safe: Interval
 
 class LongformScores(Record, frozen=True):
-    "All measures of a system: `missing` questions scored zero, the rules find the `flagged` ones opposed to a reference, `several` is how references were joined."
+    """All measures of a system: `missing` questions scored zero, the rules find the `flagged` ones opposed to a reference, `several` is
+    how references were joined."""
     n: int
     missing: tuple[str, ...]
     flagged: dict[str, Opposition]
@@ -144,25 +157,32 @@ class LongformScores(Record, frozen=True):
     def __getitem__(self, measure: str) -> LongformScore: return self.scores[measure]
 
     def __repr__(self) -> str:
-        return f'LongformScores(n={self.n}, missing={len(self.missing)}, flagged={len(self.flagged)}, several={self.several!r}, {", ".join(self.scores)})'
+        return (f'LongformScores(n={self.n}, missing={len(self.missing)}, flagged={len(self.flagged)}, several={self.several!r}, '
+                f'{", ".join(self.scores)})')
 
     def _repr_markdown_(self) -> str:
         rows = [f'| {s.name} | {s.mean:.3f} | {s.safe:.3f} |' for s in self.scores.values()]
         return '\n'.join(['| measure | mean | safe |', '|---|---|---|', *rows, '',
-                          f'{self.n:,} questions, of which {len(self.missing):,} without an answer (zero) and {len(self.flagged):,} flagged by rules as opposed to a reference (zero if safe); '
+                          f'{self.n:,} questions, of which {len(self.missing):,} without an answer (zero) and {len(self.flagged):,} '
+                          'flagged by rules as opposed to a reference (zero if safe); '
                           f'{self.several} of several references; 95 % bootstrap intervals.'])
 
 # %% ../../nbs/evaluation/longform.ipynb #a8190887
-def _texts(predictions: Mapping[str, str | None], references: Mapping[str, str | Iterable[str]]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+def _texts(predictions: Mapping[str, str | None], references: Mapping[str, str | Iterable[str]]) -> tuple[dict[str, str],
+    dict[str, tuple[str, ...]]]:
     "Each question's answer ('' where none) and its references, or a `LongformError` that names what is wrong."
     def check(wrong: list, problem: str, fix: str):
-        if wrong: raise LongformError(f'{problem}: {", ".join(map(str, wrong[:3]))}{" ..." if len(wrong) > 3 else ""} ({len(wrong):,} in all): {fix}')
+        if wrong:
+            raise LongformError(f'{problem}: {", ".join(map(str, wrong[:3]))}{" ..." if len(wrong) > 3 else ""} ({len(wrong):,} in all): '
+                                f'{fix}')
     wanted = {id: (r,) if isinstance(r, str) else tuple(r) for id, r in references.items()}
     if not wanted: raise LongformError('there are no references: expected at least one question with a reference answer')
     check([id for id, rs in wanted.items() if not rs or not all(isinstance(r, str) and r.strip() for r in rs)],
           'questions without a reference answer, or with a blank one', 'leave them out, and say how many they were')
-    check([id for id in predictions if id not in wanted], 'predictions for questions that have no reference', 'compare the ids of the two files')
-    check([id for id, p in predictions.items() if p is not None and not isinstance(p, str)], 'predictions that are no text', 'give a string, or None where there is no answer')
+    check([id for id in predictions if id not in wanted], 'predictions for questions that have no reference',
+          'compare the ids of the two files')
+    check([id for id, p in predictions.items() if p is not None and not isinstance(p, str)], 'predictions that are no text',
+          'give a string, or None where there is no answer')
     return {id: (predictions.get(id) or '') if (predictions.get(id) or '').strip() else '' for id in wanted}, wanted
 
 def _scorer(measure: str | Scorer) -> tuple[str, Scorer]:
@@ -178,7 +198,8 @@ def longform_scores(
     several: Literal['best', 'mean'] = 'best',         # of the scores against several references
     seed: int = 0,                                     # of the bootstrap
 ) -> LongformScores:
-    "Each measure for each question, the means over all questions of `references` with 95 % intervals, as they are and with zero for answers that the rules flag."
+    """Each measure for each question, the means over all questions of `references` with 95 % intervals, as they are and with zero for
+    answers that the rules flag."""
     if several not in ('best', 'mean'): raise LongformError(f"several is {several!r}: expected 'best' or 'mean'")
     answers, wanted = _texts(predictions, references)
     pairs = [(id, answers[id], r) for id, rs in wanted.items() for r in rs if answers[id]]
@@ -188,8 +209,10 @@ def longform_scores(
     scores = {}
     for key, scorer in map(_scorer, measures):
         each: dict[str, list[float]] = {id: [0.0] for id in wanted} | {id: [] for id, _, _ in pairs}
-        for (id, _, _), value in zip(pairs, scorer.score([t for _, t, _ in pairs], [r for _, _, r in pairs]), strict=True): each[id].append(value)
+        for (id, _, _), value in zip(pairs, scorer.score([t for _, t, _ in pairs], [r for _, _, r in pairs]), strict=True):
+            each[id].append(value)
         values = {id: max(v) if several == 'best' else sum(v) / len(v) for id, v in each.items()}
         safe = [min(0.0, v) if id in flagged else v for id, v in values.items()]
-        scores[key] = LongformScore(scorer.name, scorer.settings, values, bootstrap(list(values.values()), seed=seed), bootstrap(safe, seed=seed))
+        scores[key] = LongformScore(scorer.name, scorer.settings, values, bootstrap(list(values.values()), seed=seed),
+                                    bootstrap(safe, seed=seed))
     return LongformScores(len(wanted), tuple(id for id, text in answers.items() if not text), flagged, several, scores)

@@ -44,9 +44,11 @@ def _check_qrels(hits: Mapping[str, Sequence[Hit]], qrels: Mapping[str, Mapping[
         raise MetricsError(f'{len(unknown)} of {len(hits)} questions with results have no judgements, the first is {unknown[0]!r}: '
                            'score results with the qrels of their own set, and search only for judged questions')
     for q, grades in qrels.items():
-        if not grades: raise MetricsError(f'question {q!r} has no judgement: leave it out of the qrels and say so, since nothing found could score')
+        if not grades:
+            raise MetricsError(f'question {q!r} has no judgement: leave it out of the qrels and say so, since nothing found could score')
         if wrong := [d for d, g in grades.items() if not isinstance(g, Integral)]:
-            raise MetricsError(f'the grade of {wrong[0]} for question {q!r} is {grades[wrong[0]]!r}: expected a whole number, relevant from 1')
+            raise MetricsError(f'the grade of {wrong[0]} for question {q!r} is {grades[wrong[0]]!r}: expected a whole number, relevant '
+                               'from 1')
 
 # %% ../../nbs/evaluation/metrics.ipynb #4174768b
 def retrieval_values(
@@ -76,12 +78,15 @@ def summary(
     for name, by_question in values.items():
         if not by_question: raise MetricsError(f'{name} has no value at all: a mean needs at least one question')
         if by_question.keys() != asked:
-            raise MetricsError(f'{name} has values for other questions than {next(iter(values))}: every measure needs a value for every question')
+            raise MetricsError(f'{name} has values for other questions than {next(iter(values))}: every measure needs a value for every '
+                               'question')
         if bad := [q for q, v in by_question.items() if not math.isfinite(v)]:
             raise MetricsError(f'{name} of question {bad[0]!r} is {by_question[bad[0]]}: expected a finite number')
     if groups is not None and (bare := [q for q in asked if q not in groups]):
-        raise MetricsError(f'{len(bare)} of {len(asked)} questions have no group, the first is {bare[0]!r}: name one for each, its own id if it stands alone')
-    return {name: bootstrap(list(v.values()), level=level, seed=seed, groups=None if groups is None else [groups[q] for q in v]) for name, v in values.items()}
+        raise MetricsError(f'{len(bare)} of {len(asked)} questions have no group, the first is {bare[0]!r}: name one for each, its own '
+                           'id if it stands alone')
+    return {name: bootstrap(list(v.values()), level=level, seed=seed, groups=None if groups is None else [groups[q] for q in v]) for name,
+            v in values.items()}
 
 # %% ../../nbs/evaluation/metrics.ipynb #a433cb53
 Spans = Sequence[tuple[int, int]]   # [start, end) in characters of a document's text
@@ -103,9 +108,11 @@ def passage_values(
     if k < 1: raise MetricsError(f'k is {k}: expected at least 1')
     if not spans: raise MetricsError('there is no question with marked spans, so nothing can be scored')
     if unknown := [q for q in rankings if q not in spans]:
-        raise MetricsError(f'{len(unknown)} of {len(rankings)} ranked questions have no entry among the marked spans, the first is {unknown[0]!r}')
+        raise MetricsError(f'{len(unknown)} of {len(rankings)} ranked questions have no entry among the marked spans, the first is '
+                           f'{unknown[0]!r}')
     if bare := [q for q, (_, marked) in spans.items() if not marked]:
-        raise MetricsError(f'{len(bare)} of {len(spans)} questions have no marked span, the first is {bare[0]!r}: leave them out and say how many')
+        raise MetricsError(f'{len(bare)} of {len(spans)} questions have no marked span, the first is {bare[0]!r}: leave them out and say '
+                           'how many')
     first = {q: first_rank(rankings.get(q, ()), *spans[q], share) for q in spans}
     first = {q: r if r <= k else 0 for q, r in first.items()}
     return {f'Hits@{k}': {q: float(r > 0) for q, r in first.items()}, f'MRR@{k}': {q: 1 / r if r else 0.0 for q, r in first.items()}}
@@ -126,7 +133,8 @@ def _covered(pieces: Sequence[tuple[int, int]], span: tuple[int, int]) -> int:
     return total
 
 def words_needed(ranking: Sequence[Passage], doc_id: str, marked: Spans, share: float = 0.5) -> int:
-    "How many words must be read, passage after passage, until `share` of the characters of one span has been seen; 0 if that never happens."
+    """How many words must be read, passage after passage, until `share` of the characters of one span has been seen; 0 if that never
+    happens."""
     pieces: list[tuple[int, int]] = []
     enough = lambda end: any(_covered([*pieces, (p.start, end)], s) >= share * (s[1] - s[0]) for s in marked)
     for n, p in enumerate(different := _different(ranking)):
@@ -162,7 +170,8 @@ def _cells(labels: Sequence[str | None], gold: Sequence[str]) -> tuple[np.ndarra
     "For each question its cell in the table of gold class by given class, as one number, and the number of gold classes."
     code = {c: i for i, c in enumerate(sorted(set(gold)))}
     n = len(code)
-    return np.array([code[g] * (n + 1) + code.get(l, n) for l, g in zip(labels, gold, strict=True)], int), n   # the last column: no gold class
+    # the last column: no gold class
+    return np.array([code[g] * (n + 1) + code.get(l, n) for l, g in zip(labels, gold, strict=True)], int), n
 
 def _macro(cells: np.ndarray, n: int, name: str, axis: int = -1) -> np.ndarray:
     "Macro precision, recall or f1 of each sample of cells along `axis`: all samples of a bootstrap at once."
@@ -183,11 +192,15 @@ def macro_scores(labels: Sequence[str | None], gold: Sequence[str]) -> dict[str,
 
 # %% ../../nbs/evaluation/metrics.ipynb #94d91bd8
 def _check_answers(labels: Sequence[str | None], gold: Sequence[str]):
-    if len(labels) != len(gold): raise MetricsError(f'{len(labels)} labels for {len(gold)} gold labels: expected one for each question, None where there is no answer')
+    if len(labels) != len(gold):
+        raise MetricsError(f'{len(labels)} labels for {len(gold)} gold labels: expected one for each question, None where there is no '
+                           'answer')
     if not len(gold): raise MetricsError('there is no answer to score')
     if bare := [i for i, g in enumerate(gold) if not isinstance(g, str) or not g]:
-        raise MetricsError(f'{len(bare)} of {len(gold)} questions have no gold label, the first is number {bare[0] + 1}: leave them out and say how many')
-    if odd := [l for l in labels if l is not None and not isinstance(l, str)]: raise MetricsError(f'{odd[0]!r} is not a label: expected a text, or None')
+        raise MetricsError(f'{len(bare)} of {len(gold)} questions have no gold label, the first is number {bare[0] + 1}: leave them out '
+                           'and say how many')
+    if odd := [l for l in labels if l is not None and not isinstance(l, str)]:
+        raise MetricsError(f'{odd[0]!r} is not a label: expected a text, or None')
 
 # %% ../../nbs/evaluation/metrics.ipynb #85e73f40
 def answer_measures(
@@ -199,13 +212,15 @@ def answer_measures(
     seed: int = 0,
     resamples: int = 10_000,
 ) -> dict[str, Interval]:
-    "`accuracy`, `coverage`, `macro_precision`, `macro_recall`, `macro_f1`; `abstain` scores the questions with a label, every other policy all."
+    """`accuracy`, `coverage`, `macro_precision`, `macro_recall`, `macro_f1`; `abstain` scores the questions with a label, every other
+    policy all."""
     _check_answers(labels, gold)
     if policy not in POLICIES: raise MetricsError(f'{policy!r} is not a policy for missing labels: expected one of {", ".join(POLICIES)}')
     if answered is None: answered = [l is not None for l in labels]
     if len(answered) != len(gold): raise MetricsError(f'`answered` has {len(answered)} entries for {len(gold)} questions')
     counted = [(l, g) for l, g in zip(labels, gold) if l is not None or policy != 'abstain']
-    if not counted: raise MetricsError(f'none of {len(gold)} questions was answered, so there is no accuracy over answered ones: use the policy wrong')
+    if not counted:
+        raise MetricsError(f'none of {len(gold)} questions was answered, so there is no accuracy over answered ones: use the policy wrong')
     cells, n = _cells(*zip(*counted))
     of = lambda name: lambda c, axis=-1: _macro(c, n, name, axis)
     macro = {f'macro_{name}': bootstrap(cells, of(name), level, resamples, seed) for name in _MACRO}
@@ -250,7 +265,8 @@ def category_measures(
     level: float = 0.95,
 ) -> dict[str, CategoryMeasure]:
     "RRF score, entropy over the ranks and share in the top `k` for each category there, in alphabetical order (He et al. III.E)."
-    if k < 1 or not 0 <= rrf_k < math.inf: raise MetricsError(f'k is {k} and rrf_k is {rrf_k}: expected k of at least 1 and a finite rrf_k of at least 0')
+    if k < 1 or not 0 <= rrf_k < math.inf:
+        raise MetricsError(f'k is {k} and rrf_k is {rrf_k}: expected k of at least 1 and a finite rrf_k of at least 0')
     places = Counter((category, rank) for ranking in rankings for rank, category in enumerate(ranking[:k], 1))
     if not places: raise MetricsError(f'none of {len(rankings)} questions has any evidence, so no category can be measured')
     out = {}

@@ -42,8 +42,10 @@ class Reading(Record, frozen=True):
     named: tuple[str, ...] = ()      # the labels that the text names, in its order
 
     def __post_init__(self):
-        if self.kind != 'answer' and self.kind not in FAILURES: raise ValueError(f"{self.kind!r} is no kind of reading: expected 'answer' or one of {', '.join(FAILURES)}")
-        if (self.label is None) == (self.kind == 'answer'): raise ValueError(f'a reading has a label or a failure, got label {self.label!r} and kind {self.kind!r}')
+        if self.kind != 'answer' and self.kind not in FAILURES:
+            raise ValueError(f"{self.kind!r} is no kind of reading: expected 'answer' or one of {', '.join(FAILURES)}")
+        if (self.label is None) == (self.kind == 'answer'):
+            raise ValueError(f'a reading has a label or a failure, got label {self.label!r} and kind {self.kind!r}')
 
 # %% ../../nbs/evaluation/parsing.ipynb #c77b6c1e
 _DECORATION = re.compile(r'[*`]+|(?<![^\W_])_+|_+(?![^\W_])|(?m:^[ \t]*(?:[#>]+|[-+•](?=\s))[ \t]*)|</?[A-Za-z]\w*\s*/?>')
@@ -112,7 +114,8 @@ def several_texts(text: str, options: dict[str, str]) -> Reading | None:
     return _failure('several', *named) if len(named) > 1 and all(named) else None
 
 # %% ../../nbs/evaluation/parsing.ipynb #2bb1ec06
-ALL = [r'^(?:all|both)(?: of)?(?= \w)(?: (?:the|these|those|them))?(?: (?:provided|given|listed|four|three|two|above))*(?: (?:options?|choices?|answers?|statements?))?(?: above)?(?: are (?:true|correct|right|possible|valid))?\W*$']
+ALL = [r'^(?:all|both)(?: of)?(?= \w)(?: (?:the|these|those|them))?(?: (?:provided|given|listed|four|three|two|above))*(?: '
+       r'(?:options?|choices?|answers?|statements?))?(?: above)?(?: are (?:true|correct|right|possible|valid))?\W*$']
 
 def _any(patterns: Iterable[str]) -> re.Pattern: return re.compile('|'.join(f'(?:{p})' for p in patterns), re.I)
 
@@ -145,14 +148,16 @@ def letter_and_text(text: str, options: dict[str, str]) -> Reading | None:
     label, rest = _label(m[1], options), text[m.end():].strip()
     if not label: return _without_letter(rest, options) if m[1].isupper() else None
     if _key(rest) == _key(options[label]): return _answer(label)
-    if re.match(r'[A-Z]\. [a-z]', text[m.start(1):]) and len(_key(rest)) <= 3 and not set(_key(rest)) & set(_key(options[label])): return None
+    if re.match(r'[A-Z]\. [a-z]', text[m.start(1):]) and len(_key(rest)) <= 3 and not set(_key(rest)) & set(_key(options[label])):
+        return None
     others = _others(rest, label, options)
     contrary = next((r for r in map(lambda rule: rule(rest, {}), (all_of_them, none_of_them)) if r), None)
     return _failure('several', label, *others) if others or contrary and _key(rest)[:1] != _key(options[label])[:1] else _answer(label)
 
 def _without_letter(rest: str, options: dict[str, str]) -> Reading:
     "What follows a letter that is not among the options: an abstention, all options, or an option unknown."
-    return next((r for rule in (all_of_them, none_of_them, a_refusal) if (r := rule(rest, {})) and r.kind), None) or _failure('unknown option')
+    return next((r for rule in (all_of_them, none_of_them, a_refusal) if (r := rule(rest, {})) and r.kind),
+                None) or _failure('unknown option')
 
 # %% ../../nbs/evaluation/parsing.ipynb #0c0711f7
 WORDS = {'yes': 'yes|true|correct|affirmative', 'no': 'no|false|incorrect|negative',
@@ -182,11 +187,13 @@ def a_text_and_more(text: str, options: dict[str, str]) -> Reading | None:
 # %% ../../nbs/evaluation/parsing.ipynb #dc6422e4
 NONE = [
     r'^(?:the (?:correct )?answer is )?(?:none|neither)\W*$',
-    r'\b(?:none|neither) of (?:the |these |those |your )?(?:(?:provided|given|listed|available|answer|above|other|four|five|three|following) )*(?:above|options?|choices?|answers?|alternatives)\b',
+    r'\b(?:none|neither) of (?:the |these |those |your )?(?:(?:provided|given|listed|available|answer|above|other|four|five|three|'
+    r'following) )*(?:above|options?|choices?|answers?|alternatives)\b',
     r'^(?:none|neither) of (?:these|those|them)\b',
     r'^(?:no|without an?) (?:correct|right|suitable|valid|matching|appropriate) (?:option|choice|answer)\b',
     r'^(?:the )?(?:correct )?(?:answer |option )?(?:is )?not listed\W*$',
-    r"(?:\bnot|n't) (?:\w+ ){0,2}(?:listed|provided|mentioned|present|included|given|among|available|found|one of|in)\b[^.]{0,30}\b(?:options?|choices?|answers|above)\b",
+    r"(?:\bnot|n't) (?:\w+ ){0,2}(?:listed|provided|mentioned|present|included|given|among|available|found|one "
+    r"of|in)\b[^.]{0,30}\b(?:options?|choices?|answers|above)\b",
 ]
 
 def none_of_them(text: str, options: dict[str, str]) -> Reading | None:
@@ -197,29 +204,39 @@ def none_of_them(text: str, options: dict[str, str]) -> Reading | None:
     return _answer(saying[0]) if len(saying) == 1 else _failure('none of the options')
 
 # %% ../../nbs/evaluation/parsing.ipynb #e7b6947c
-_ABLE = r"(?:cannot|can ?not|can['’]t|could not|couldn['’]t|unable to|impossible to|not (?:be )?(?:possible|able) to)\s+(?:\w+ly\s+)?(?:be\s+)?(?:\w+ly\s+)?"
+_ABLE = (r"(?:cannot|can ?not|can['’]t|could not|couldn['’]t|unable to|impossible to|not (?:be )?(?:possible|able) "
+         r"to)\s+(?:\w+ly\s+)?(?:be\s+)?(?:\w+ly\s+)?")
 _KNOWN = r'(?:information|data|evidence|context|details?|documents?|knowledge|clarity|answers?|options?)'
 _SOURCE = r'(?:documents?|questions?|context|texts?|passages?|information|sources?|notes|excerpts?|articles?|abstracts?)'
 PLAIN = [
     rf'\b{_ABLE}(?:determin|answer|choos|select|decid|say\b|tell\b|conclu|provide an? (?:\w+ )?answer)',
-    rf'(?:^|\b(?:I|we) ){_ABLE}(?:provid|identif|assess|draw|mak|giv|know|infer|deduc|establish|confirm|diagnos|recommend|help|assist|find)',
+    rf'(?:^|\b(?:I|we) ){_ABLE}(?:provid|identif|assess|draw|mak|giv|know|infer|deduc|establish|confirm|diagnos|recommend|help|assist|'
+    r'find)',
     rf'\b(?:not enough|insufficient|inadequate)\s+(?:\w+\s+)?{_KNOWN}\b',
     r"\bdo(?: not|n['’]t) have (?:enough|sufficient|access|the (?:information|data|context))\b",
-    r'\b(?:options?|choices?)\b[^.]{0,40}\b(?:identical|not valid|invalid|not provided|missing|incomplete|not given)\b|\bprovide the (?:correct )?options\b',
+    r'\b(?:options?|choices?)\b[^.]{0,40}\b(?:identical|not valid|invalid|not provided|missing|incomplete|not given)\b|\bprovide the '
+    r'(?:correct )?options\b',
     rf'\b(?:additional|more|further) {_KNOWN}\b[^.]{{0,30}}\b(?:needed|required|necessary)\b',
     r"^(?:i['’]?m sorry|sorry|apologies|i apologi[sz]e|i do(?: not|n['’]t) know|as an ai\b)",
 ]
 REFUSALS = PLAIN + [
-    r'^(?:n/?a|nil|unknown|unclear|unsure|uncertain|undetermined|indeterminate|inconclusive|undefined|not (?:sure|clear|certain|known|applicable|determinable))\b',
-    rf'^(?:no|lack of|lacking|without|limited|missing|needs?)\s+(?:\w+\s+){{0,2}}{_KNOWN}\b(?!\s+(?:was|were|is|are|that|of|for|has|have|shows?|supports?|suggests?)\b)',
-    rf'\b{_KNOWN}(?: \w+)? (?:is |are |was |were )?(?:not|in)\s?(?:sufficient|enough|available|provided|given|found|mentioned|present|conclusive|adequate|specified)\b',
-    rf"\b{_SOURCE}\b[^.]{{0,40}}\b(?:do|does|did)(?: not|n['’]t) (?:\w+ly )?(?:provide|contain|mention|give|include|specify|state|say|address|discuss|offer|have|allow)\b",
+    r'^(?:n/?a|nil|unknown|unclear|unsure|uncertain|undetermined|indeterminate|inconclusive|undefined|not '
+    r'(?:sure|clear|certain|known|applicable|determinable))\b',
+    rf'^(?:no|lack of|lacking|without|limited|missing|needs?)\s+(?:\w+\s+){{0,2}}{_KNOWN}\b(?!\s+(?:was|were|is|are|that|of|for|has|have|'
+    r'shows?|supports?|suggests?)\b)',
+    rf'\b{_KNOWN}(?: \w+)? (?:is |are |was |were )?(?:not|in)\s?(?:sufficient|enough|available|provided|given|found|mentioned|present|'
+    r'conclusive|adequate|specified)\b',
+    rf"\b{_SOURCE}\b[^.]{{0,40}}\b(?:do|does|did)(?: not|n['’]t) (?:\w+ly "
+    r")?(?:provide|contain|mention|give|include|specify|state|say|address|discuss|offer|have|allow)\b",
     rf'^(?:none|neither) of the (?:\w+ )?{_SOURCE}\b',
-    r'^(?:not|nothing|never) (?:\w+ly )?(?:enough|provided|available|specified|mentioned|stated|found|given|addressed|present|discussed|reported|in the)\b',
+    r'^(?:not|nothing|never) (?:\w+ly )?(?:enough|provided|available|specified|mentioned|stated|found|given|addressed|present|discussed|'
+    r'reported|in the)\b',
     r'^no (?:\w+ )?(?:answer|conclusion)\b',
-    r'\bquestion (?:is|seems|appears|was)(?: to be)? (?:\w+ )?(?:incomplete|invalid|unclear|flawed|not clear|not valid|ambiguous|missing|unanswerable|incorrect)\b|^invalid question\b',
+    r'\bquestion (?:is|seems|appears|was)(?: to be)? (?:\w+ )?(?:incomplete|invalid|unclear|flawed|not clear|not '
+    r'valid|ambiguous|missing|unanswerable|incorrect)\b|^invalid question\b',
     r'\b(?:error|mistake|typo) in (?:the )?(?:question|answer|options?|choices?)',
-    r'(?:^(?:needs?|requires?)|\bwithout)\s+(?:an?\s+|the\s+)?(?:\w+\s+){0,2}(?:image|graph|figure|diagram|picture|scan|radiograph|table|chart|ecg)\b',
+    r'(?:^(?:needs?|requires?)|\bwithout)\s+(?:an?\s+|the\s+)?(?:\w+\s+){0,2}(?:image|graph|figure|diagram|picture|scan|radiograph|table|'
+    r'chart|ecg)\b',
 ]
 
 def a_plain_refusal(text: str, options: dict[str, str]) -> Reading | None:
@@ -255,7 +272,8 @@ def read_stated(text: str, options: dict[str, str]) -> Reading | None:
     return next((Reading(r.label, r.kind, name, r.named) for name, r in found if r), None)
 
 # %% ../../nbs/evaluation/parsing.ipynb #60ae2164
-ANSWER_KEYS = ('answer_choice', 'final_answer', 'correct_answer', 'answer', 'choice', 'correct_option', 'option', 'label', 'prediction', 'answer_idx', 'letter')
+ANSWER_KEYS = ('answer_choice', 'final_answer', 'correct_answer', 'answer', 'choice', 'correct_option', 'option', 'label', 'prediction',
+               'answer_idx', 'letter')
 
 def _objects(text: str, at_most: int = 50) -> Iterator[dict]:
     "The JSON objects in a text, in order."
@@ -283,7 +301,8 @@ def _field(found: dict) -> str | None:
 def in_json(text: str) -> Iterator[str]:
     "What stands in the field for the answer of the last JSON object that has one."
     fields = [f for f in map(_field, _objects(text)) if f is not None]
-    if not fields and re.fullmatch(r'\s*\[\s*"[^"]*"(?:\s*,\s*"[^"]*")*\s*\]\s*', text): fields = [', '.join(re.findall(r'"([^"]*)"', text))]
+    if not fields and re.fullmatch(r'\s*\[\s*"[^"]*"(?:\s*,\s*"[^"]*")*\s*\]\s*', text):
+        fields = [', '.join(re.findall(r'"([^"]*)"', text))]
     if fields: yield fields[-1]
 
 # %% ../../nbs/evaluation/parsing.ipynb #3e583e24
@@ -314,8 +333,10 @@ SENTENCES = [
     r'\b(?:it|this|that)\s+(?:is|must be|would be)\s+(\(?\w\)?\W*)(?:$|\n)',
     rf'\bI\s+(?:would\s+|will\s+)?(?:choose|pick|select|go with)\s+(?:option\s+|choice\s+|answer\s+)?{_REST}',
 ]
-_RIGHT = r'\s+(?:is|would be|seems|appears to be)\s+(?:the\s+)?(?:most\s+|best\s+)?(?:correct|right|appropriate|accurate|likely|best|answer|choice)\b'
-VERDICTS = [rf'\b(?:option|choice|answer)\s+\(?(\w)\)?{_RIGHT}', rf'(?:^|[.;:,\n]\s*|\b(?:that|so|thus|therefore|hence)\s+)\(?([A-Z])\)?{_RIGHT}']
+_RIGHT = (r'\s+(?:is|would be|seems|appears to be)\s+(?:the\s+)?(?:most\s+|best\s+)?(?:correct|right|appropriate|accurate|likely|best|'
+          r'answer|choice)\b')
+VERDICTS = [rf'\b(?:option|choice|answer)\s+\(?(\w)\)?{_RIGHT}',
+            rf'(?:^|[.;:,\n]\s*|\b(?:that|so|thus|therefore|hence)\s+)\(?([A-Z])\)?{_RIGHT}']
 
 def _after(text: str, patterns: Sequence[str]) -> list[tuple[int, str]]:
     "Where the patterns match, and the words that they find, the last first."
@@ -349,9 +370,11 @@ API_ERRORS = [
     r'\bresponse was filtered\b', r'\bcontent (?:management|filtering) polic', r'\bcontent_filter\b', r'\bResponsibleAIPolicyViolation\b',
     r'^\W*content\W*$', r'^KeyError\b', r'^Traceback \(most recent', r'^\W*error\W*:\s*\{', r'^Error code: \d{3}\b',
     r'^Error communicating with\b', r'\bConnection (?:aborted|reset|refused)\b', r'^(?:API)?Connection ?Error\b', r'\bRemoteDisconnected\b',
-    r'^Request timed out\b', r'\bRead timed out\b', r'^(?:API|Read|Connect)?Time-?out(?:Error)?\b', r'\bHTTPS?ConnectionPool\b', r'\bMax retries exceeded\b',
+    r'^Request timed out\b', r'\bRead timed out\b', r'^(?:API|Read|Connect)?Time-?out(?:Error)?\b', r'\bHTTPS?ConnectionPool\b',
+    r'\bMax retries exceeded\b',
     r'\brate limit (?:reached|exceeded|error)\b', r'\bRateLimitError\b', r'\bToo Many Requests\b', r'\bexceeded your current quota\b',
-    r'\bmaximum context length\b', r'\boverloaded_error\b', r'\b(?:Bad Gateway|Service Unavailable|Internal Server Error|Gateway Time-?out)\b',
+    r'\bmaximum context length\b', r'\boverloaded_error\b',
+    r'\b(?:Bad Gateway|Service Unavailable|Internal Server Error|Gateway Time-?out)\b',
     r'\bIncorrect API key\b', r'\bAuthenticationError\b',
 ]
 
@@ -362,7 +385,8 @@ def is_api_error(text: str) -> bool:
 # %% ../../nbs/evaluation/parsing.ipynb #31481e0b
 Place = tuple[str, Callable[[str], Iterator[str]], tuple[str, ...]]   # its name, where it looks, the rules that count there (none: all)
 
-PROSE: list[Place] = [('a statement', in_statement, ()), ('a line', in_lines, ()), ('the end', at_the_end, ('none of them', 'a plain refusal'))]
+PROSE: list[Place] = [('a statement', in_statement, ()), ('a line', in_lines, ()),
+                      ('the end', at_the_end, ('none of them', 'a plain refusal'))]
 THOUGHTS: list[Place] = [('a label', in_label, ()), ('the end', at_the_end, ('none of them', 'a plain refusal'))]
 STOPPED: list[Place] = [('a statement', in_statement, ())]
 
@@ -413,7 +437,8 @@ def read_answer(text: str | None, options: dict[str, str]) -> Reading:
 POLICIES = {
     'wrong': 'An unread answer has no label, and counts as wrong.',
     'abstain': 'An unread answer has no label, and is left out of accuracy; coverage tells how many were read.',
-    'first-option': "As MIRAGE scores: the first option named if several are, no label (wrong) if there is no text, and else the first option of the question.",
+    'first-option': "As MIRAGE scores: the first option named if several are, no label (wrong) if there is no text, and else the first "
+                    "option of the question.",
     'random': 'A draw among the options of the question, the same for the same seed and question.',
 }
 
@@ -421,7 +446,8 @@ def apply_policy(readings: Iterable[Reading], questions: Iterable[Question], pol
     "For each question, in order, the label that its reading counts as under `policy`, a key of POLICIES, or None."
     if policy not in POLICIES: raise CpqaError(f"'{policy}' is no policy for unread answers: choose one of {', '.join(POLICIES)}")
     readings, questions = list(readings), list(questions)
-    if len(readings) != len(questions): raise ValueError(f'{len(readings)} readings for {len(questions)} questions: give one reading for each, in the same order')
+    if len(readings) != len(questions):
+        raise ValueError(f'{len(readings)} readings for {len(questions)} questions: give one reading for each, in the same order')
     return [r.label or _instead(r, q, policy, seed) for r, q in zip(readings, questions)]
 
 def _instead(reading: Reading, question: Question, policy: str, seed: int) -> str | None:

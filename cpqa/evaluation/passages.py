@@ -51,7 +51,8 @@ def part_of(article: str) -> str:
 # %% ../../nbs/evaluation/passages.ipynb #a323d645
 def _articles_checksum(m: Marked) -> str:
     digest = hashlib.sha256()
-    for a in m.articles.values(): digest.update(json.dumps([a.id, a.title, a.text, [(s.label, s.start, s.end) for s in a.sections]]).encode())
+    for a in m.articles.values():
+        digest.update(json.dumps([a.id, a.title, a.text, [(s.label, s.start, s.end) for s in a.sections]]).encode())
     return digest.hexdigest()
 
 def _cuts(m: Marked, splitter: Segmenter) -> list:
@@ -65,7 +66,8 @@ class _Cut:
     def __init__(self, m: Marked, splitter: Segmenter, metadata: Sequence[str], vectors: bool, encoder: Encoder | None, progress: Progress):
         self.m, self.splitter, self.head = m, splitter, partial(heading, fields=tuple(metadata))
         self.made_of = [*made_of(_articles_checksum(m), splitter, vectors, encoder), _cuts(m, splitter), list(metadata)]
-        self.library = kept_library(f'passages-{file_name(m.name)}', self.made_of, lambda folder: self._build(folder, vectors, encoder, progress))
+        self.library = kept_library(f'passages-{file_name(m.name)}', self.made_of,
+                                    lambda folder: self._build(folder, vectors, encoder, progress))
         self._searched: dict[str, Passage] = {}
         self._widened: dict[Passage, Passage] = {}
 
@@ -104,11 +106,13 @@ class Score(NamedTuple):
     words: int     # words in them
 
 def _score(read: Sequence[Passage], article: str, spans: Sequence[tuple[int, int]], k: int) -> Score:
-    return Score(first_rank(read, article, spans), words_needed(read, article, spans), len(read[:k]), sum(len(p.text.split()) for p in read[:k]))
+    return Score(first_rank(read, article, spans), words_needed(read, article, spans), len(read[:k]),
+                 sum(len(p.text.split()) for p in read[:k]))
 
 def _values(scores: Mapping[str, Score], k: int, words: Sequence[int]) -> dict[str, dict[str, float]]:
     "Each measure's value for every question."
-    return {f'Hits@{k}': {q: float(0 < s.first <= k) for q, s in scores.items()}, f'MRR@{k}': {q: 1 / s.first if 0 < s.first <= k else 0.0 for q, s in scores.items()},
+    return {f'Hits@{k}': {q: float(0 < s.first <= k) for q, s in scores.items()},
+            f'MRR@{k}': {q: 1 / s.first if 0 < s.first <= k else 0.0 for q, s in scores.items()},
             **{f'Hits@{n}words': {q: float(0 < s.needed <= n) for q, s in scores.items()} for n in words}}
 
 # %% ../../nbs/evaluation/passages.ipynb #69ec071a
@@ -119,13 +123,16 @@ def _figures(scores: Mapping[str, Score], article_of: Mapping[str, str], k: int,
             'words_per_passage': round(read / passages, 1) if passages else None, 'words_read': round(read / len(scores), 1),
             'fewer_than_k': round(sum(s.n < k for s in scores.values()) / len(scores), 6)}
 
-def _chance(cut: _Cut, spans: Mapping[str, tuple[str, Sequence[tuple[int, int]]]], k: int) -> dict[str, dict[str, float]]: return passage_chance(cut.of_articles(), spans, k)
+def _chance(cut: _Cut, spans: Mapping[str, tuple[str, Sequence[tuple[int, int]]]], k: int) -> dict[str, dict[str, float]]:
+    return passage_chance(cut.of_articles(), spans, k)
 
 def _mean(values: Mapping[str, float]) -> float: return round(float(np.mean(list(values.values()))), 6)
 
-def _spans(m: Marked, questions: Sequence[Question]) -> dict[str, tuple[str, tuple[tuple[int, int], ...]]]: return {q.id: (q.gold_pmids[0], m.spans[q.id]) for q in questions}
+def _spans(m: Marked, questions: Sequence[Question]) -> dict[str, tuple[str, tuple[tuple[int, int], ...]]]:
+    return {q.id: (q.gold_pmids[0], m.spans[q.id]) for q in questions}
 
-def _interval(articles: set[str]) -> str: return f'95 %, bootstrap over the {len(articles):,} articles asked about, each drawn with all its questions'
+def _interval(articles: set[str]) -> str:
+    return f'95 %, bootstrap over the {len(articles):,} articles asked about, each drawn with all its questions'
 
 # %% ../../nbs/evaluation/passages.ipynb #5668bb66
 WORDS = (320, 640)
@@ -183,8 +190,10 @@ def _report(cut: _Cut, done: Run, k: int, words: Sequence[int]) -> dict[str, Any
     article_of = {q: article for q, (article, _) in spans.items()}
     return {'task': 'passages', 'data': m.name, 'system': done.header.system.to_dict(), **_figures(scores, article_of, k, words),
             'chance': {name: _mean(v) for name, v in _chance(cut, spans, k).items()} if scope == 'article' else None,
-            'n_questions': len(m.questions), 'n_failed': done.n_failed + done.n_missing, 'errors': errors(done), 'n_without_hits': sum(not h for h in hits.values()),
-            'n_articles': len(m.articles), 'n_passages': len(cut.library), 'passages_per_document': round(len(cut.library) / len(m.articles), 1),
+            'n_questions': len(m.questions), 'n_failed': done.n_failed + done.n_missing, 'errors': errors(done),
+            'n_without_hits': sum(not h for h in hits.values()),
+            'n_articles': len(m.articles), 'n_passages': len(cut.library),
+            'passages_per_document': round(len(cut.library) / len(m.articles), 1),
             'ms_per_question': times(done), 'faults': fault_counts(m.faults + done.faults), 'interval': _interval(set(article_of.values())),
             'machine': done.header.machine, 'versions': done.header.versions}
 
@@ -233,9 +242,13 @@ class _Cells:
         return lines
 
     def _check(self, theirs: dict[str, Any]):
-        if not isinstance(theirs, dict) or theirs.get('kind') != GRID: raise CpqaError(f'{self.path} is no grid of cpqa: choose another file')
-        differs = [key for key in self.header if theirs.get(key) != self.header[key] and not (key == 'articles' and theirs.get(key) is None)]
-        if differs: raise CpqaError(f'{self.path} is a grid with another {differs[0]} ({str(theirs.get(differs[0]))[:60]} and not {str(self.header[differs[0]])[:60]}): choose another file')
+        if not isinstance(theirs, dict) or theirs.get('kind') != GRID:
+            raise CpqaError(f'{self.path} is no grid of cpqa: choose another file')
+        differs = [key for key in self.header
+                   if theirs.get(key) != self.header[key] and not (key == 'articles' and theirs.get(key) is None)]
+        if differs:
+            raise CpqaError(f'{self.path} is a grid with another {differs[0]} ({str(theirs.get(differs[0]))[:60]} and not '
+                            f'{str(self.header[differs[0]])[:60]}): choose another file')
         self.header = theirs
 
     def _write(self, line: dict[str, Any], mode: str = 'a'):
@@ -270,12 +283,15 @@ class _Asker:
         "The best `n` of one search for each question."
         if (retriever, scope) not in self.known:
             if retriever == 'hybrid': one = self._fused(self.rankings('bm25', scope), self.rankings('dense', scope))
-            else: one = {q.id: _attempt(lambda: self.index.rank(q.question, self.n, retriever, q.gold_pmids[0] if scope == 'article' else None)) for q in self.questions}
+            else:
+                one = {q.id: _attempt(lambda: self.index.rank(q.question, self.n, retriever,
+                                                              q.gold_pmids[0] if scope == 'article' else None)) for q in self.questions}
             self.known[retriever, scope] = one
         return self.known[retriever, scope]
 
     def _fused(self, terms: dict, dense: dict) -> dict:
-        return {q: terms[q] if isinstance(terms[q], str) else dense[q] if isinstance(dense[q], str) else self.index.fused(terms[q], dense[q])[:self.n] for q in terms}
+        return {q: terms[q] if isinstance(terms[q], str) else dense[q] if isinstance(dense[q], str) else self.index.fused(terms[q],
+            dense[q])[:self.n] for q in terms}
 
     def cell(self, retriever: str, reranker: Reranker | None, scope: str) -> Rankings:
         "The ranking of each question as the reranker leaves it."
@@ -292,11 +308,13 @@ RETRIEVERS, GRID_RERANKERS, SCOPES = get_args(Way), ('none', 'bm25', 'cosine'), 
 BASELINE = 'sentences:128:32'
 
 def names(text: str, known: Sequence[str], what: str, every: str = 'all', others: bool = False) -> list[str]:
-    "The names in a list such as 'bm25,dense', or all that are `known` for the word `every`. Raises `CpqaError` for one that is not, unless there may be `others`."
+    """The names in a list such as 'bm25,dense', or all that are `known` for the word `every`. Raises `CpqaError` for one that is not,
+    unless there may be `others`."""
     if text.strip() == every: return list(known)
     found = list(dict.fromkeys(name.strip() for name in text.split(',') if name.strip()))
     if not found: raise CpqaError(f'no {what} is named: give {every}, or some of {", ".join(known)}, with commas between')
-    if not others and (unknown := [name for name in found if name not in known]): raise CpqaError(f'{unknown[0]!r} is not a {what}: choose among {", ".join(known)}, or {every}')
+    if not others and (unknown := [name for name in found if name not in known]):
+        raise CpqaError(f'{unknown[0]!r} is not a {what}: choose among {", ".join(known)}, or {every}')
     return found
 
 # %% ../../nbs/evaluation/passages.ipynb #0bc83a50
@@ -316,18 +334,21 @@ def _pairs(cells: Sequence[tuple], baseline: str | None) -> Iterator[tuple[str, 
             other = (*cell[:at], against, *cell[at + 1:])
             if cell[at] != against and other in cells: yield kind, cell, other
 
-def _comparisons(values: Mapping[tuple, dict[str, dict[str, float]]], article_of: Mapping[str, str], baseline: str | None) -> list[dict[str, Any]]:
+def _comparisons(values: Mapping[tuple, dict[str, dict[str, float]]], article_of: Mapping[str, str],
+                 baseline: str | None) -> list[dict[str, Any]]:
     found: dict[tuple, dict[str, Any]] = {}
     cells, series = list(values), {c: {name: list(v.values()) for name, v in of.items()} for c, of in values.items()}
     pairs = {(kind, cell, name): other for kind, cell, other in _pairs(cells, baseline) for name in values[cell]}
     if not pairs: return []
-    paired = paired_by_group({key: (series[key[1]][key[2]], series[other][key[2]]) for key, other in pairs.items()}, list(article_of.values()), resamples=20_000)
+    paired = paired_by_group({key: (series[key[1]][key[2]], series[other][key[2]]) for key, other in pairs.items()},
+                             list(article_of.values()), resamples=20_000)
     families = {(kind, name): {key: p.p for key, p in paired.items() if (key[0], key[2]) == (kind, name)} for kind, _, name in pairs}
     adjusted = {key: p for family in families.values() for key, p in holm(family).items()}
     for (kind, cell, name), other in pairs.items():
         row = found.setdefault((kind, cell), {'what': kind, **_named(cell), 'against': other[_KINDS[kind]], 'measures': {}})
         d, p = paired[kind, cell, name].difference, paired[kind, cell, name].p
-        row['measures'][name] = {'difference': round(d.value, 6), 'low': round(d.low, 6), 'high': round(d.high, 6), 'p': round(p, 6), 'p_holm': round(adjusted[kind, cell, name], 6)}
+        row['measures'][name] = {'difference': round(d.value, 6), 'low': round(d.low, 6), 'high': round(d.high, 6), 'p': round(p, 6),
+                                 'p_holm': round(adjusted[kind, cell, name], 6)}
     return list(found.values())
 
 def _named(cell: tuple) -> dict[str, str]: return dict(zip(('segmenter', 'retriever', 'reranker', 'scope'), cell))
@@ -355,13 +376,15 @@ def evaluate_passage_grid(
     model = _once(lambda: RememberingEncoder(encoder or EmbeddedEncoder(progress=progress), ('query',), alone=True))
     m, splitters = read_marked(data), _splitters(segmenters, _once(lambda: RememberingEncoder(model().encoder)))
     vectors = bool({'dense', 'hybrid'} & set(retrievers)) or any(map(_compares, rerankers))
-    header = {'data': m.checksum(), 'sections': _articles_checksum(m), 'k': k, 'depth': depth, 'metadata': list(metadata), 'model': _digest(made_of('', _NoSegmenter(), True, encoder)), 'articles': articles}
+    header = {'data': m.checksum(), 'sections': _articles_checksum(m), 'k': k, 'depth': depth, 'metadata': list(metadata),
+              'model': _digest(made_of('', _NoSegmenter(), True, encoder)), 'articles': articles}
     cells = _Cells(out, header)
     asked = [q for q in m.questions if cells.header['articles'] in (None, part_of(q.gold_pmids[0]))]
     if not asked: raise CpqaError(f'no question of {m.name} is about an article of the half {articles}: do without it')
     keys = list(product(segmenters, retrievers, rerankers, scopes))
     for i, name in enumerate(segmenters):
-        _fill(cells, m, name, splitters[name], [key for key in keys if key[0] == name], asked, model, encoder, vectors, progress, i * len(keys) // len(segmenters), len(keys))
+        _fill(cells, m, name, splitters[name], [key for key in keys if key[0] == name], asked, model, encoder, vectors, progress,
+              i * len(keys) // len(segmenters), len(keys))
     return _grid_report(cells, m, keys, baseline if len(segmenters) > 1 else None, k, depth, words, metadata, articles)
 
 # %% ../../nbs/evaluation/passages.ipynb #4a946e15
@@ -377,22 +400,29 @@ def _once(make: Callable[[], Any]) -> Callable[[], Any]:
 
 def _check_names(segmenters: Sequence[str], retrievers: Sequence[str], rerankers: Sequence[str], baseline: str, articles: str | None):
     for what, some in (('segmenter', segmenters), ('retriever', retrievers), ('reranker', rerankers)):
-        if isinstance(some, str) or not some or len(set(some)) < len(some): raise CpqaError(f'expected a list of different {what}s, at least one, got {some!r}')
-    if len(segmenters) > 1 and baseline not in segmenters: raise CpqaError(f'the baseline {baseline!r} is not among the segmenters: add it, or name one of them')
-    if unknown := [r for r in retrievers if r not in RETRIEVERS]: raise CpqaError(f'{unknown[0]!r} is not a retriever: choose among {", ".join(RETRIEVERS)}')
+        if isinstance(some, str) or not some or len(set(some)) < len(some):
+            raise CpqaError(f'expected a list of different {what}s, at least one, got {some!r}')
+    if len(segmenters) > 1 and baseline not in segmenters:
+        raise CpqaError(f'the baseline {baseline!r} is not among the segmenters: add it, or name one of them')
+    if unknown := [r for r in retrievers if r not in RETRIEVERS]:
+        raise CpqaError(f'{unknown[0]!r} is not a retriever: choose among {", ".join(RETRIEVERS)}')
     for r in rerankers: check_parts(r, 'scipy.stats')
-    if articles not in (None, *PARTS): raise CpqaError(f'{articles!r} is no half of the articles: choose {" or ".join(PARTS)}, or neither for all')
+    if articles not in (None, *PARTS):
+        raise CpqaError(f'{articles!r} is no half of the articles: choose {" or ".join(PARTS)}, or neither for all')
 
 # %% ../../nbs/evaluation/passages.ipynb #1882338b
-def _fill(cells: _Cells, m: Marked, name: str, splitter: Segmenter, keys: Sequence[tuple], asked: Sequence[Question], model: Callable[[], Encoder], encoder: Encoder | None,
+def _fill(cells: _Cells, m: Marked, name: str, splitter: Segmenter, keys: Sequence[tuple], asked: Sequence[Question],
+          model: Callable[[], Encoder], encoder: Encoder | None,
           vectors: bool, progress: Progress, done: int, total: int):
     "Computes the cells of one segmenter that are not there yet."
     cut_of = _once(lambda: _Cut(m, splitter, cells.header['metadata'], vectors, encoder, progress))
-    asker = _once(lambda: _Asker(cut_of(), asked, model() if vectors else None, vectors, max(cells.header['k'], cells.header['depth']), cells.header['depth']))
+    asker = _once(lambda: _Asker(cut_of(), asked, model() if vectors else None, vectors, max(cells.header['k'], cells.header['depth']),
+                                 cells.header['depth']))
     made, k, spans = _digest(_cuts(m, splitter)), cells.header['k'], _spans(m, asked)
     if not cells.get(name, made_of=made):
         by_chance = _chance(cut_of(), spans, k)
-        cells.put(name, made_of=made, n_passages=len(cut_of().library), chance={measure: [round(x, 7) for x in v.values()] for measure, v in by_chance.items()})
+        cells.put(name, made_of=made, n_passages=len(cut_of().library),
+                  chance={measure: [round(x, 7) for x in v.values()] for measure, v in by_chance.items()})
     seconds = _once(lambda: {r: _remembering(_second(r, asker().index, model)) for r in {key[2] for key in keys}})
     for i, (_, retriever, reranker, scope) in enumerate(keys, 1):
         describe = [made, _RERANKER[reranker] if reranker in _RERANKER else _digest(seconds()[reranker].describe())]
@@ -400,15 +430,18 @@ def _fill(cells: _Cells, m: Marked, name: str, splitter: Segmenter, keys: Sequen
             found = asker().cell(retriever, seconds()[reranker], scope)
             scores = [_score(cut_of().as_read([] if isinstance(ids := found[q.id], str) else ids), *spans[q.id], k) for q in asked]
             failed = {q: why for q, why in found.items() if isinstance(why, str)}
-            cells.put(name, retriever, reranker, scope, made_of=_digest(describe), **{f: [getattr(s, f) for s in scores] for f in Score._fields},
+            cells.put(name, retriever, reranker, scope, made_of=_digest(describe),
+                      **{f: [getattr(s, f) for s in scores] for f in Score._fields},
                       failed=failed, without=sum(not ids or isinstance(ids, str) for ids in found.values()))
         progress('cells', done + i, total)
 
 _RERANKER = {'none': 'none', 'bm25': 'bm25+', 'cosine': 'cosine'}   # known without loading anything; the model is in the header
 
 # %% ../../nbs/evaluation/passages.ipynb #fe8c625d
-def _grid_report(cells: _Cells, m: Marked, keys: Sequence[tuple], baseline: str | None, k: int, depth: int, words: Sequence[int], metadata: Sequence[str], articles: str | None) -> dict[str, Any]:
-    kept = [q for q in m.questions if cells.header['articles'] in (None, part_of(q.gold_pmids[0]))]   # the questions of the file, in its order
+def _grid_report(cells: _Cells, m: Marked, keys: Sequence[tuple], baseline: str | None, k: int, depth: int, words: Sequence[int],
+                 metadata: Sequence[str], articles: str | None) -> dict[str, Any]:
+    # the questions of the file, in its order
+    kept = [q for q in m.questions if cells.header['articles'] in (None, part_of(q.gold_pmids[0]))]
     at = [i for i, q in enumerate(kept) if articles in (None, part_of(q.gold_pmids[0]))]
     if not at: raise CpqaError(f'no question of {m.name} is about an article of the half {articles}: do without it')
     ids = [kept[i].id for i in at]
@@ -418,12 +451,18 @@ def _grid_report(cells: _Cells, m: Marked, keys: Sequence[tuple], baseline: str 
         line, whole = cells.found[key], cells.found[key[:1]]
         scores = {ids[j]: Score(*(line[f][i] for f in Score._fields)) for j, i in enumerate(at)}
         values[key] = _values(scores, k, words)
-        chance = {name: round(float(np.mean([v[i] for i in at])), 6) for name, v in whole['chance'].items()} if key[3] == 'article' else None
-        rows.append({**_named(key), **_figures(scores, article_of, k, words), 'chance': chance, 'n_passages': whole['n_passages'], 'passages_per_document': round(whole['n_passages'] / len(m.articles), 1),
-                     'n_failed': sum(q in line['failed'] for q in ids), 'errors': dict(Counter(line['failed'][q] for q in ids if q in line['failed']).most_common(5))})
-    return {'task': 'passage grid', 'data': m.name, 'articles': articles or 'all', 'n_questions': len(ids), 'n_articles': len(set(article_of.values())), 'n_articles_searched': len(m.articles),
-            'k': k, 'depth': depth, 'metadata': list(metadata), 'baseline': baseline, 'rows': rows, 'comparisons': _comparisons(values, article_of, baseline),
-            'family': 'all comparisons of one kind (segmenters against the baseline, or rerankers against none) on one measure, over all searches and scopes; p by the bootstrap over articles, adjusted by Holm',
+        chance = {name: round(float(np.mean([v[i] for i in at])), 6) for name,
+                  v in whole['chance'].items()} if key[3] == 'article' else None
+        rows.append({**_named(key), **_figures(scores, article_of, k, words), 'chance': chance, 'n_passages': whole['n_passages'],
+                     'passages_per_document': round(whole['n_passages'] / len(m.articles), 1),
+                     'n_failed': sum(q in line['failed'] for q in ids),
+                     'errors': dict(Counter(line['failed'][q] for q in ids if q in line['failed']).most_common(5))})
+    return {'task': 'passage grid', 'data': m.name, 'articles': articles or 'all', 'n_questions': len(ids),
+            'n_articles': len(set(article_of.values())), 'n_articles_searched': len(m.articles),
+            'k': k, 'depth': depth, 'metadata': list(metadata), 'baseline': baseline, 'rows': rows,
+            'comparisons': _comparisons(values, article_of, baseline),
+            'family': 'all comparisons of one kind (segmenters against the baseline, or rerankers against none) on one measure, over all '
+                      'searches and scopes; p by the bootstrap over articles, adjusted by Holm',
             'interval': _interval(set(article_of.values())), 'faults': fault_counts(m.faults + cells.faults)}
 
 # %% ../../nbs/evaluation/passages.ipynb #123624d8
@@ -438,10 +477,12 @@ def _line(row: dict[str, Any]) -> list[str]:
             f'{row["words_read"]:.0f}', '-' if words is None else f'{words:.0f}', f'{row["passages_per_document"]:.0f}']
 
 def grid_lines(report: dict[str, Any], most: int = 12, by: str | None = None) -> list[str]:
-    "A grid as lines of text: the `most` best cells of each scope by a measure (the hits at the fewest words read), and what is significant."
+    """A grid as lines of text: the `most` best cells of each scope by a measure (the hits at the fewest words read), and what is
+    significant."""
     measures = list(report['rows'][0]['measures'])
     by = by or next((name for name in measures if name.endswith('words')), measures[0])
-    lines = [f'{report["data"]}, {report["articles"]} articles: {report["n_questions"]:,} questions about {report["n_articles"]:,} articles, {len(report["rows"]):,} systems; best by {by}']
+    lines = [f'{report["data"]}, {report["articles"]} articles: {report["n_questions"]:,} questions about {report["n_articles"]:,} '
+             f'articles, {len(report["rows"]):,} systems; best by {by}']
     table = [['scope', 'segmenter', 'search', 'reranker', *measures, 'words read', 'a passage', 'passages']]
     for scope in dict.fromkeys(r['scope'] for r in report['rows']):
         ranked = sorted((r for r in report['rows'] if r['scope'] == scope), key=lambda r: -r['measures'][by]['value'])
@@ -449,7 +490,15 @@ def grid_lines(report: dict[str, Any], most: int = 12, by: str | None = None) ->
         table += [_line(r) for r in ranked[:most] + [r for r in best if r not in ranked[:most]]]
     lines += _table(table)
     if failed := sum(r['n_failed'] for r in report['rows']): lines.append(f'{failed:,} times a question failed, and counts as not found')
-    return lines + _verdicts(report, by) + ([f'{report["faults"]["count"]:,} faults in the files, the first: {report["faults"]["first"][0]}'] if report['faults']['count'] else [])
+    return (
+        lines
+        + _verdicts(report, by)
+        + (
+            [f'{report["faults"]["count"]:,} faults in the files, the first: {report["faults"]["first"][0]}']
+            if report['faults']['count']
+            else []
+        )
+    )
 
 def _verdicts(report: dict[str, Any], by: str, most: int = 10) -> list[str]:
     "How many comparisons are significant, and the largest differences among them."
@@ -458,9 +507,13 @@ def _verdicts(report: dict[str, Any], by: str, most: int = 10) -> list[str]:
         rows = [c for c in report['comparisons'] if c['what'] == kind]
         sure = sorted((c for c in rows if c['measures'][by]['p_holm'] < 0.05), key=lambda c: -abs(c['measures'][by]['difference']))
         better = sum(c['measures'][by]['difference'] > 0 for c in sure)
-        if rows: lines.append(f'{against}, {by}: of {len(rows):,} comparisons {better:,} better and {len(sure) - better:,} worse at p < 0.05 (Holm)')
+        if rows:
+            lines.append(f'{against}, {by}: of {len(rows):,} comparisons {better:,} better and {len(sure) - better:,} worse at p < 0.05 '
+                         '(Holm)')
         for c in sure[:most]:
             d = c['measures'][by]
-            lines.append(f'  {c[kind]} ({", ".join(c[name] for name in ("segmenter", "retriever", "reranker", "scope") if name != kind)}): {d["difference"]:+.3f} [{d["low"]:+.3f}, {d["high"]:+.3f}], p = {d["p_holm"]:.3g}')
+            lines.append(f'  {c[kind]} '
+                         f'({", ".join(c[name] for name in ("segmenter", "retriever", "reranker", "scope") if name != kind)}): '
+                         f'{d["difference"]:+.3f} [{d["low"]:+.3f}, {d["high"]:+.3f}], p = {d["p_holm"]:.3g}')
         if len(sure) > most: lines.append(f'  and {len(sure) - most:,} more')
     return lines

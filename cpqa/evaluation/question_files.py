@@ -37,7 +37,8 @@ def _letter(text: str, options: dict[str, str]) -> str:
     raise ValueError(f'the label {text[:20]!r} is unknown, expected one of {", ".join(options)}')
 
 def collect(rows: Iterable[tuple[str, Any]], build: Callable[[Any, str], Question | None], faults: list[str]) -> Iterator[Question]:
-    "What `build` makes of each record and its place; a record that it refuses goes into `faults`, one that it makes None of is not of this set."
+    """What `build` makes of each record and its place; a record that it refuses goes into `faults`, one that it makes None of is not of
+    this set."""
     for where, row in rows:
         try:
             question = build(row, where)
@@ -50,14 +51,16 @@ def collect(rows: Iterable[tuple[str, Any]], build: Callable[[Any, str], Questio
 SUBJECTS = ('anatomy', 'clinical_knowledge', 'college_biology', 'college_medicine', 'medical_genetics', 'professional_medicine')
 
 def csv_rows(path: Path, delimiter: str = ',') -> Iterator[tuple[str, list[str]]]:
-    "The records of a CSV file, blank lines left out, each with its place. Raises `QuestionsError` where the file cannot be split into records."
+    """The records of a CSV file, blank lines left out, each with its place. Raises `QuestionsError` where the file cannot be split into
+    records."""
     rows = csv.reader(io.StringIO(read_bytes(path).decode('utf-8', 'surrogateescape'), newline=''), delimiter=delimiter)
     last = 0
     try:
         for row in rows:
             first, last = last + 1, rows.line_num
             if row: yield f'{path.name}:{first}' + (f'-{last}' if last > first else ''), row
-    except csv.Error as e: raise QuestionsError(f'{path}: it is no CSV from line {last + 1} on ({e}): is a quotation mark missing there?') from e
+    except csv.Error as e:
+        raise QuestionsError(f'{path}: it is no CSV from line {last + 1} on ({e}): is a quotation mark missing there?') from e
 
 def read_mmlu(paths: list[Path], faults: list[str]) -> Iterator[Question]:
     "MMLU's medical subjects, as `<subject>_test.csv`."
@@ -85,8 +88,10 @@ def read_medqa(paths: list[Path], faults: list[str]) -> Iterator[Question]:
     "MedQA's four options, JSON lines."
     def build(row: _MedQA, where: str):
         gold = _letter(row.answer_idx, row.options)
-        if row.answer is not None and row.options[gold].strip() != row.answer.strip(): raise ValueError(f'its answer is not its option {gold}')
-        return Question(f'{int(where.rpartition(":")[2]) - 1:04d}', row.question, 'choice', 'medqa', row.options, gold=gold, part=row.meta_info)
+        if row.answer is not None and row.options[gold].strip() != row.answer.strip():
+            raise ValueError(f'its answer is not its option {gold}')
+        return Question(f'{int(where.rpartition(":")[2]) - 1:04d}', row.question, 'choice', 'medqa', row.options, gold=gold,
+                        part=row.meta_info)
     for path in paths: yield from collect(json_lines(path, _MedQA, faults), build, faults)
 
 # %% ../../nbs/evaluation/question_files.ipynb #d95f5c19
@@ -106,11 +111,14 @@ def read_medmcqa(paths: list[Path], faults: list[str]) -> Iterator[Question]:
     def build(row: _MedMCQA, where: str):
         if not 1 <= row.cop <= 4: raise ValueError(f'the label {row.cop} is unknown, expected 1 to 4')
         options = dict(zip('ABCD', (row.opa, row.opb, row.opc, row.opd)))
-        return Question(row.id, row.question, 'choice', 'medmcqa', options, gold='ABCD'[row.cop - 1], answers=(row.exp,) if row.exp else (), part=row.subject_name or '')
+        return Question(row.id, row.question, 'choice', 'medmcqa', options, gold='ABCD'[row.cop - 1], answers=(row.exp,) if row.exp else (),
+                        part=row.subject_name or '')
     for path in paths:
         rows = list(json_lines(path, _MedMCQA, faults))
         labels = {row.cop for _, row in rows}
-        if 0 in labels and 4 not in labels: raise QuestionsError(f"{path}: its labels count from 0, the publisher's from 1: take the publisher's file, or add 1 to each cop")
+        if 0 in labels and 4 not in labels:
+            raise QuestionsError(f"{path}: its labels count from 0, the publisher's from 1: take the publisher's file, or add 1 to each "
+                                 "cop")
         yield from collect(rows, build, faults)
 
 # %% ../../nbs/evaluation/question_files.ipynb #f15e5656
@@ -123,7 +131,8 @@ def whole_json(path: Path, faults: list[str]) -> Any:
             else: out[key] = value
         return out
     try: return json.loads(read_bytes(path), object_pairs_hook=once)
-    except (ValueError, RecursionError) as e: raise QuestionsError(f"{path}: it is no JSON, or breaks off ({why(e)}): get it again from its publisher") from e
+    except (ValueError, RecursionError) as e:
+        raise QuestionsError(f"{path}: it is no JSON, or breaks off ({why(e)}): get it again from its publisher") from e
 
 def _object(value: Any, path: Path) -> dict:
     if isinstance(value, dict): return value
@@ -145,10 +154,12 @@ def _pubmedqa(path: Path, source: str, faults: list[str], truth: dict[str, Any] 
         if not (pmid.isascii() and pmid.isdigit()): raise ValueError('its id is no PMID')
         q = msgspec.convert(record, _PubMedQA)
         given = [str(x) for x in (q.final_decision, truth.get(pmid)) if x is not None]
-        if len({x.lower() for x in given}) > 1: raise ValueError(f'its label is {given[0][:20]!r}, and the ground truth says {given[1][:20]!r}')
+        if len({x.lower() for x in given}) > 1:
+            raise ValueError(f'its label is {given[0][:20]!r}, and the ground truth says {given[1][:20]!r}')
         year = int(q.YEAR) if str(q.YEAR or '').isdigit() else None
         text, answers = '\n'.join(q.CONTEXTS), (q.LONG_ANSWER,) if q.LONG_ANSWER else ()
-        return Question(pmid, q.QUESTION, 'yesno', source, YES_NO_MAYBE, label(''.join(given[:1]), YES_NO_MAYBE), (pmid,), text, (pmid,), answers, year=year)
+        return Question(pmid, q.QUESTION, 'yesno', source, YES_NO_MAYBE, label(''.join(given[:1]), YES_NO_MAYBE), (pmid,), text, (pmid,),
+                        answers, year=year)
     records = _object(whole_json(path, faults), path)
     rows = ((f'{path.name}:{pmid if pmid.isdigit() else n}', (pmid, record)) for n, (pmid, record) in enumerate(records.items(), 1))
     yield from collect(rows, build, faults)
@@ -162,7 +173,8 @@ def read_pubmedqa(paths: list[Path], faults: list[str]) -> Iterator[Question]:
     "PubMedQA's 500 test questions, from `test_set.json` or from `ori_pqal.json` with `test_ground_truth.json` beside it."
     for path in paths:
         beside, whole = path.parent/'test_ground_truth.json', path.name.startswith('ori_pqal')
-        if whole and not beside.is_file(): raise QuestionsError(f'{beside} is missing: it names the 500 test questions among the 1,000 of {path.name}')
+        if whole and not beside.is_file():
+            raise QuestionsError(f'{beside} is missing: it names the 500 test questions among the 1,000 of {path.name}')
         truth = _object(whole_json(beside, faults), beside) if beside.is_file() else {}
         yield from _pubmedqa(path, 'pubmedqa', faults, truth, test=whole)
 
@@ -185,7 +197,8 @@ def _answers(q: _BioASQ) -> tuple[str, ...]:
     "The exact answers of factoids and lists, the ideal ones of other questions."
     if q.type not in ('factoid', 'list'): return tuple(_flat(q.ideal_answer))
     exact = q.exact_answer if isinstance(q.exact_answer, list) else _flat(q.exact_answer)
-    if q.type == 'factoid' and not any(isinstance(a, list) for a in exact): exact = [exact]   # an old form: one answer, its synonyms in a flat list
+    # an old form: one answer, its synonyms in a flat list
+    if q.type == 'factoid' and not any(isinstance(a, list) for a in exact): exact = [exact]
     return tuple(text for a in exact if (text := SYNONYMS.join(_flat(a))))
 
 def _pmids(links: list[str], where: str, faults: list[str]) -> tuple[str, ...]:
@@ -203,7 +216,8 @@ def _batch(path: Path, source: str, faults: list[str]) -> Iterator[Question]:
         if q.type not in ('yesno', 'factoid', 'list', 'summary'): raise ValueError(f'the type {q.type[:20]!r} is unknown')
         options = YES_NO if q.type == 'yesno' else {}
         gold = label(' '.join(_flat(q.exact_answer)), options) if options else ''
-        return Question(q.id, q.body, q.type, source, options, gold, _pmids(q.documents, where, faults), answers=_answers(q), part=part, year=year)
+        return Question(q.id, q.body, q.type, source, options, gold, _pmids(q.documents, where, faults), answers=_answers(q), part=part,
+                        year=year)
     rows = _object(whole_json(path, faults), path).get('questions')
     if not isinstance(rows, list): raise QuestionsError(f'{path}: it holds no list of "questions"')
     yield from collect(((f'{path.name}:{n}', row) for n, row in enumerate(rows, 1)), build, faults)
@@ -265,7 +279,8 @@ def _pairs(data: bytes, part: str, stem: str, where: str, faults: list[str]) -> 
         if not question: raise ValueError('there is no question')
         if not answer: raise ValueError('the question has no answer')
         qid = fields['question'].get('qid', '')
-        return Question(f'{part}/{qid if qid.startswith(f"{stem}-") else f"{stem}-{n}"}', question, 'open', 'medquad', answers=(answer,), part=part)
+        return Question(f'{part}/{qid if qid.startswith(f"{stem}-") else f"{stem}-{n}"}', question, 'open', 'medquad', answers=(answer,),
+                        part=part)
     yield from collect(((f'{where}:{n}', (n, pair)) for n, pair in enumerate(pairs, 1)), build, faults)
 
 def _archived(path: Path, faults: list[str]) -> Iterator[tuple[PurePosixPath, bytes]]:

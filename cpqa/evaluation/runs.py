@@ -78,7 +78,8 @@ class Outcome(Record, frozen=True):
     def __post_init__(self):
         if not self.id: raise ValueError('an outcome needs the id of its question')
         for name, number in [*self.timings_ms.items(), *self.tokens.items(), ('cost', self.cost or 0)]:
-            if not (isfinite(number) and number >= 0): raise ValueError(f'{name} of {self.id} is {number}, expected a finite number of at least 0')
+            if not (isfinite(number) and number >= 0):
+                raise ValueError(f'{name} of {self.id} is {number}, expected a finite number of at least 0')
         if len({h.id for h in self.hits}) < len(self.hits): raise ValueError(f'a document stands twice among the hits of {self.id}')
 
     @property
@@ -132,7 +133,8 @@ def command() -> str:
 
 def header(system: System, questions: Questions, seed: int | None = None, switches: LeakFree | None = None) -> Header:
     "The header of a run that this process begins now."
-    made = Header(KIND, RUN_FORMAT, system, Asked(questions.name, questions.checksum(), len(questions)), seed, switches, versions(), machine(), command(),
+    made = Header(KIND, RUN_FORMAT, system, Asked(questions.name, questions.checksum(), len(questions)), seed, switches, versions(),
+                  machine(), command(),
                   datetime.now(timezone.utc).isoformat(timespec='seconds'))
     return Header.from_json(made.to_json())   # as it will be read: tuples are lists
 
@@ -167,7 +169,8 @@ class Run:
         return self.n - len(self.outcomes)
 
     def __repr__(self) -> str:
-        return f'Run({self.header.system.name!r} on {self.header.dataset.name!r}, {len(self.outcomes):,} of {self.n:,} questions, {self.n_failed:,} failed, {len(self.faults):,} faults)'
+        return (f'Run({self.header.system.name!r} on {self.header.dataset.name!r}, {len(self.outcomes):,} of {self.n:,} questions, '
+                f'{self.n_failed:,} failed, {len(self.faults):,} faults)')
 
     @classmethod
     def read(cls, path: str | Path) -> 'Run':
@@ -179,7 +182,8 @@ class Run:
     def missing(self, questions: Questions) -> list[str]:
         "The ids of the questions that have no outcome, in the order of the set. Raises `RunError` if the run is of another set."
         if (asked := self.header.dataset).checksum != questions.checksum():
-            raise RunError(f'{self.path} is a run of {asked.n:,} questions of {asked.name}, and not of these {len(questions):,} of {questions.name}: their checksums differ')
+            raise RunError(f'{self.path} is a run of {asked.n:,} questions of {asked.name}, and not of these {len(questions):,} of '
+                           f'{questions.name}: their checksums differ')
         return [q.id for q in questions if q.id not in self.outcomes]
 
 # %% ../../nbs/evaluation/runs.ipynb #1050a3db
@@ -196,9 +200,11 @@ def differs(ours: Header, theirs: Header) -> str:
 def _read_header(run: Run, number: int, data: dict):
     if data['kind'] != KIND: raise RunError(f'{run.path} is not a run of cpqa: its kind is {str(data["kind"])[:40]!r}')
     if data.get('format') != RUN_FORMAT:
-        raise RunError(f'{run.path} was written in format {str(data.get("format"))[:20]}, and this version of cpqa reads {RUN_FORMAT}: use the version that wrote it')
+        raise RunError(f'{run.path} was written in format {str(data.get("format"))[:20]}, and this version of cpqa reads {RUN_FORMAT}: '
+                       'use the version that wrote it')
     try: found = Header.from_dict(data)
-    except msgspec.ValidationError as e: raise RunError(f'the header of {run.path} in line {number} is damaged ({e}): begin another file') from e
+    except msgspec.ValidationError as e:
+        raise RunError(f'the header of {run.path} in line {number} is damaged ({e}): begin another file') from e
     if run.headers and (what := differs(run.header, found)):
         raise RunError(f'{run.path} holds two runs, since line {number} begins one of another {what}: give each run a file of its own')
     run.headers.append(found)
@@ -270,13 +276,15 @@ def ask(do: Do, question: Question) -> Outcome:
         if not isinstance(e, Exception) and type(e).__name__ != 'PanicException': raise   # PyO3's panic is no Exception
         outcome = Outcome(question.id, error=short(f'{type(e).__name__}: {e}'))
     if not isinstance(outcome, Outcome) or outcome.id != question.id:
-        raise RunError(f'asked {question.id}, the system gave {str(getattr(outcome, "id", type(outcome).__name__))[:100]!r}: `do` must return the Outcome of its question')
+        raise RunError(f'asked {question.id}, the system gave {str(getattr(outcome, "id", type(outcome).__name__))[:100]!r}: `do` must '
+                       'return the Outcome of its question')
     timings = outcome.timings_ms | {'total': outcome.timings_ms.get('total', round((time.perf_counter() - start) * 1000, 3))}
     try:
         return Outcome.from_json(replace(outcome, timings_ms=timings, error=short(outcome.error),
                                          prediction=_clean(outcome.prediction), raw=_clean(outcome.raw)).to_json())
     except (TypeError, AttributeError, ValueError, msgspec.ValidationError) as e:
-        raise RunError(f'the outcome of {question.id} cannot be kept as JSON ({short(str(e))}): `do` must fill it with plain texts and numbers') from e
+        raise RunError(f'the outcome of {question.id} cannot be kept as JSON ({short(str(e))}): `do` must fill it with plain texts and '
+                       'numbers') from e
 
 def _clean(text: str) -> str: return without_keys(text).encode('utf-8', 'replace').decode()   # a lone surrogate becomes '?'
 
@@ -335,7 +343,10 @@ def run(
         try:
             if to_ask:
                 with _Writer(path, done.whole) as file: _ask_all(do, to_ask, file, ours, done, progress)
-        except OSError as e: raise RunError(f'{path} cannot be written ({e.strerror or e}): what is in it stays, and the same call goes on from there') from e
+        except OSError as e:
+            raise RunError(
+                f'{path} cannot be written ({e.strerror or e}): what is in it stays, and the same call goes on from there'
+            ) from e
     return done
 
 # %% ../../nbs/evaluation/runs.ipynb #c7708c44

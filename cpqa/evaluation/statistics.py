@@ -32,7 +32,8 @@ def _between(x: float, low: float, high: float, what: str, ends: bool = False) -
 
 def _count(x: int, what: str, least: int = 0) -> int:
     whole = isinstance(x, (int, np.integer)) and not isinstance(x, bool)
-    _demand(not whole or x != 0 or least == 0, f'{what} is 0: with nothing to count there is no share and no interval, expected at least {least}')
+    _demand(not whole or x != 0 or least == 0,
+            f'{what} is 0: with nothing to count there is no share and no interval, expected at least {least}')
     _demand(whole and x >= least, f'{what} is {x!r}: expected a whole number of at least {least}')
     return int(x)
 
@@ -42,7 +43,8 @@ def _each(values: Sequence, fits: Callable, what: str, expected: str) -> list:
     values = list(values)
     _demand(len(values) > 0, f'{what} is empty: expected {expected} for each question')
     for i, v in enumerate(values):
-        _demand(fits(v), f'{what} has {repr(v)[:40]} at place {i}: expected {expected} for each question; decide first what one without an answer counts as')
+        _demand(fits(v), f'{what} has {repr(v)[:40]} at place {i}: expected {expected} for each question; decide first what one without '
+                         'an answer counts as')
     return values
 
 def _numbers(values: Sequence[float], what: str) -> np.ndarray:
@@ -54,7 +56,8 @@ def _booleans(values: Sequence[bool], what: str) -> np.ndarray:
     return np.array(_each(values, lambda v: isinstance(v, (bool, np.bool_)), what, 'True or False'))
 
 def _same_length(a: np.ndarray, b: np.ndarray):
-    _demand(len(a) == len(b), f'the first system has {len(a):,} values and the second {len(b):,}: expected one each for the same questions in the same order')
+    _demand(len(a) == len(b),
+            f'the first system has {len(a):,} values and the second {len(b):,}: expected one each for the same questions in the same order')
 
 # %% ../../nbs/evaluation/statistics.ipynb #531ad84d
 class Interval(Record, frozen=True):
@@ -94,7 +97,8 @@ _BATCH = 2_000_000   # values drawn at a time: 16 MB of places and 16 MB of valu
 def _by_group(values: np.ndarray, groups: Sequence[Hashable], statistic: Callable, resamples: int, seed: int) -> np.ndarray:
     "The statistic of each resample of whole groups, shape (resamples,)."
     groups = list(groups)
-    _demand(len(groups) == len(values), f'there are {len(values):,} values and {len(groups):,} groups: expected the group of each question, in the same order')
+    _demand(len(groups) == len(values),
+            f'there are {len(values):,} values and {len(groups):,} groups: expected the group of each question, in the same order')
     number: dict[Hashable, int] = {}
     of = np.array([number.setdefault(g, len(number)) for g in groups])
     parts = np.split(values[np.argsort(of, kind='stable')], np.cumsum(np.bincount(of))[:-1])
@@ -231,7 +235,8 @@ def _draws(groups: Sequence[Hashable], differences: np.ndarray, resamples: int, 
     return np.concatenate(found)
 
 def paired_by_group(
-    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],   # name -> one number a question for each of two systems, the same questions throughout
+    # name -> one number a question for each of two systems, the same questions throughout
+    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     groups: Sequence[Hashable],          # the group of each question, in the same order
     level: float = .95,                  # of confidence
     resamples: int = 50_000,
@@ -240,16 +245,19 @@ def paired_by_group(
     "For each pair of systems the mean of the first less the second, with interval and p by the bootstrap over whole groups."
     _demand(len(pairs) > 0, 'there is no pair of systems: expected a name and two series of numbers for each comparison')
     resamples, level, groups = _count(resamples, 'resamples', least=1), _between(level, 0, 1, 'level'), list(groups)
-    both = {name: (_numbers(a, f'the first system of {name!r}'), _numbers(b, f'the second system of {name!r}')) for name, (a, b) in pairs.items()}
+    both = {name: (_numbers(a, f'the first system of {name!r}'), _numbers(b, f'the second system of {name!r}')) for name,
+            (a, b) in pairs.items()}
     for a, b in both.values():
         _same_length(a, b)
-        _demand(len(a) == len(groups), f'there are {len(a):,} values and {len(groups):,} groups: expected the group of each question, in the same order')
+        _demand(len(a) == len(groups),
+                f'there are {len(a):,} values and {len(groups):,} groups: expected the group of each question, in the same order')
     differences = np.stack([a - b for a, b in both.values()], axis=1)
     means = _draws(groups, differences, resamples, seed)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
     tail = np.minimum((means <= 1e-12).sum(0), (means >= -1e-12).sum(0))   # rounding takes no draw off nought
     p = np.minimum(1, 2 * (tail + 1) / (resamples + 1))
-    return {name: Paired(_ends(float(d), l, h, len(groups), level), float(x)) for name, d, l, h, x in zip(both, differences.mean(0), low, high, p)}
+    return {name: Paired(_ends(float(d), l, h, len(groups), level), float(x)) for name, d, l, h,
+            x in zip(both, differences.mean(0), low, high, p)}
 
 # %% ../../nbs/evaluation/statistics.ipynb #07380734
 def holm(family: Mapping[str, float]) -> dict[str, float]:
@@ -268,9 +276,11 @@ def mcnemar_power(
     level: float = .05,      # p must fall below it
 ) -> float:
     "The chance that the exact McNemar test finds p < `level`."
-    n, s, level = _count(n, 'n', least=1), _between(discordant, 0, 1, 'discordant', ends=True), _between(level, 0, .5, 'level (the p to fall below)')
+    n, s, level = _count(n, 'n', least=1), _between(discordant, 0, 1, 'discordant',
+                                                    ends=True), _between(level, 0, .5, 'level (the p to fall below)')
     d = abs(_between(difference, -1, 1, 'difference', ends=True))
-    _demand(0 < s >= d, f'a difference of {d:g} cannot come from a share of {s:g} that changes sides: expected discordant to be at least the difference')
+    _demand(0 < s >= d, f'a difference of {d:g} cannot come from a share of {s:g} that changes sides: expected discordant to be at least '
+                        'the difference')
     binom = require('scipy.stats', 'eval').binom
     spread = 10 * sqrt(n * s * (1 - s)) + 1                            # beyond it the chances are below 1e-20
     changed = np.arange(max(0, floor(n*s - spread)), min(n, ceil(n*s + spread)) + 1)
@@ -293,7 +303,8 @@ def questions_needed(
 ) -> int:
     "How many questions the exact McNemar test needs."
     power = _between(power, 0, 1, 'power')
-    _demand(_between(difference, -1, 1, 'difference', ends=True) != 0, 'difference is 0: no number of questions shows a difference that is not there')
+    _demand(_between(difference, -1, 1, 'difference', ends=True) != 0,
+            'difference is 0: no number of questions shows a difference that is not there')
     return _smallest(lambda n: mcnemar_power(n, difference, discordant, level) >= power, least=1)
 
 # %% ../../nbs/evaluation/statistics.ipynb #facc016b

@@ -117,11 +117,15 @@ def _check(results: Results):
     first = results[0][0]
     for run, values in results:
         if run.header.dataset.checksum != first.header.dataset.checksum:
-            raise RunError(f'{run.header.system.name} ran on {run.header.dataset.name}, and {first.header.system.name} on another set, {first.header.dataset.name}: make a table of each')
+            raise RunError(f'{run.header.system.name} ran on {run.header.dataset.name}, and {first.header.system.name} on another set, '
+                           f'{first.header.dataset.name}: make a table of each')
         for measure, found in values.items():
             bad = [id for id, x in found.items() if not isfinite(x)]
-            if not found or bad: raise RunError(f'{measure} of {run.header.system.name} is {f"no finite number for {bad[0]}" if bad else "empty"}: expected a number for each question')
-            if len(found.keys() - run.outcomes.keys()) > run.n_missing: raise RunError(f'{measure} of {run.header.system.name} has values for questions that are not in its run')
+            if not found or bad:
+                raise RunError(f'{measure} of {run.header.system.name} is {f"no finite number for {bad[0]}" if bad else "empty"}: '
+                               'expected a number for each question')
+            if len(found.keys() - run.outcomes.keys()) > run.n_missing:
+                raise RunError(f'{measure} of {run.header.system.name} has values for questions that are not in its run')
 
 def _shares(results: Results) -> set[str]:
     "The measures that are 0 or 1 everywhere."
@@ -135,7 +139,8 @@ def rows(results: Results) -> list[Row]:
     def interval(measure: str, found: dict[str, float]) -> Interval:
         values = [found[id] for id in sorted(found)]   # the bootstrap draws by place
         return wilson(round(sum(values)), len(values)) if measure in shares else bootstrap(values)
-    return [Row(run.header.system.name, run.n, run.n_failed, run.n_missing, {m: interval(m, found) for m, found in values.items()}) for run, values in results]
+    return [Row(run.header.system.name, run.n, run.n_failed, run.n_missing, {m: interval(m, found) for m, found in values.items()}) for run,
+            values in results]
 
 # %% ../../nbs/evaluation/tables.ipynb #379c57ef
 class Comparison(Record, frozen=True):
@@ -167,7 +172,8 @@ def compare(
     named = {run.header.system.name: values for run, values in results}
     if baseline not in named: raise RunError(f'{baseline!r} is none of the systems: choose one of {", ".join(named)}')
     shares, base = _shares(results), named.pop(baseline)
-    found = {(name, m): _compared(values[m], base[m], m in shares, f'{m} of {name} and of {baseline}') for name, values in named.items() for m in values if m in base}
+    found = {(name, m): _compared(values[m], base[m], m in shares, f'{m} of {name} and of {baseline}') for name,
+             values in named.items() for m in values if m in base}
     adjusted = holm({str(i): c['p'] for i, c in enumerate(found.values())}) if found else {}
     return [Comparison(name, baseline, m, adjusted=adjusted[str(i)], **c) for i, ((name, m), c) in enumerate(found.items())]
 
@@ -186,12 +192,15 @@ def caption(results: Results, comparisons: Sequence[Comparison] = ()) -> str:
     run, shares = results[0][0], _shares(results)
     measures = list(dict.fromkeys(m for _, values in results for m in values))
     kinds = {"Wilson's": [m for m in measures if m in shares], 'bootstrap': [m for m in measures if m not in shares]}
-    text = [f'Means over the {run.n:,} questions of {run.header.dataset.name} with 95 % intervals ({"; ".join(f"{kind} for {_said(of)}" for kind, of in kinds.items() if of)}).',
+    text = [f'Means over the {run.n:,} questions of {run.header.dataset.name} with 95 % intervals '
+            f'({"; ".join(f"{kind} for {_said(of)}" for kind, of in kinds.items() if of)}).',
             'A value without an n is over all of them, those that failed or were never asked included.']
     if comparisons:
         tests = {"McNemar's exact test": 'mcnemar', 'permutation test': 'permutation'}
-        used = [f'{name} for {_said(c.measure for c in comparisons if c.test == test)}' for name, test in tests.items() if any(c.test == test for c in comparisons)]
-        text.append(f'{", ".join(f"{mark} p < {limit:g}" for limit, mark in reversed(MARKS))} against {comparisons[0].baseline}, paired by question ({"; ".join(used)}), '
+        used = [f'{name} for {_said(c.measure for c in comparisons if c.test == test)}' for name,
+                test in tests.items() if any(c.test == test for c in comparisons)]
+        text.append(f'{", ".join(f"{mark} p < {limit:g}" for limit, mark in reversed(MARKS))} against {comparisons[0].baseline}, paired '
+                    f'by question ({"; ".join(used)}), '
                     f'after Holm\'s correction for {len(comparisons)} {"comparison" if len(comparisons) == 1 else "comparisons"}.')
     return ' '.join(text)
 
@@ -207,13 +216,15 @@ def table(
     p = {(c.system, c.measure): c.adjusted for c in comparisons}
     measures = list(dict.fromkeys(m for _, values in results for m in values))
     lines = [{'system': r.system, 'n': r.n, 'failed': r.failed, 'missing': r.missing}
-             | {m: cell(r.measures[m], r.n, digits, p.get((r.system, m), 1.0)) if m in r.measures else '' for m in measures} for r in rows(results)]
+             | {m: cell(r.measures[m], r.n, digits, p.get((r.system, m), 1.0)) if m in r.measures else ''
+                for m in measures} for r in rows(results)]
     frame = pandas.DataFrame(lines).set_index('system')
     frame.attrs['caption'] = caption(results, comparisons)
     return frame
 
 # %% ../../nbs/evaluation/tables.ipynb #4df89daa
-_LATEX = {'\\': r'\textbackslash{}', '~': r'\textasciitilde{}', '^': r'\textasciicircum{}', '<': r'\textless{}', '>': r'\textgreater{}', '|': r'\textbar{}'} \
+_LATEX = {'\\': r'\textbackslash{}', '~': r'\textasciitilde{}', '^': r'\textasciicircum{}', '<': r'\textless{}', '>': r'\textgreater{}',
+          '|': r'\textbar{}'} \
          | {c: f'\\{c}' for c in '&%$#_{}'}
 
 def latex(text: str) -> str:
@@ -259,9 +270,11 @@ def forest(
     plt = require('matplotlib.pyplot', 'eval')
     lines = list(results) if results and isinstance(results[0], Row) else rows(results)
     measures = list(measures) or list(dict.fromkeys(m for r in lines for m in r.measures))
-    if unknown := [m for m in measures if not any(m in r.measures for r in lines)]: raise RunError(f'no system has the measure {unknown[0]!r}')
+    if unknown := [m for m in measures if not any(m in r.measures for r in lines)]:
+        raise RunError(f'no system has the measure {unknown[0]!r}')
     if not measures: raise RunError('the rows have no measure to draw')
-    fig, axes = plt.subplots(1, len(measures), figsize=(1.5 + 2.5 * len(measures), 0.8 + 0.35 * len(lines)), sharey=True, squeeze=False, layout='constrained')
+    fig, axes = plt.subplots(1, len(measures), figsize=(1.5 + 2.5 * len(measures), 0.8 + 0.35 * len(lines)), sharey=True, squeeze=False,
+                             layout='constrained')
     for ax, m in zip(axes[0], measures):
         for y, i in [(y, r.measures[m]) for y, r in enumerate(lines) if m in r.measures]:
             ax.plot([i.low, i.high], [y, y], color='0.4', lw=1.5)
@@ -275,12 +288,14 @@ def forest(
 
 # %% ../../nbs/evaluation/tables.ipynb #54fa1e1a
 def latency(runs: Iterable[Run]) -> Any:
-    "A DataFrame: milliseconds of each system and stage: n, p50 and p95 over the warm questions, and `cold`, the median over those asked first by their process."
+    """A DataFrame: milliseconds of each system and stage: n, p50 and p95 over the warm questions, and `cold`, the median over those
+    asked first by their process."""
     pandas, lines = require('pandas', 'eval'), []
     for run in runs:
         cold = set(run.cold)
         for stage in dict.fromkeys(s for o in run.outcomes.values() for s in o.timings_ms):
-            times = {is_cold: [o.timings_ms[stage] for o in run.outcomes.values() if stage in o.timings_ms and (o.id in cold) == is_cold] for is_cold in (False, True)}
+            times = {is_cold: [o.timings_ms[stage] for o in run.outcomes.values() if stage in o.timings_ms
+                               and (o.id in cold) == is_cold] for is_cold in (False, True)}
             p50, p95 = np.percentile(times[False], [50, 95]) if times[False] else (None, None)
             lines.append({'system': run.header.system.name, 'stage': stage, 'n': len(times[False]), 'p50': p50, 'p95': p95,
                           'cold': np.median(times[True]) if times[True] else None})

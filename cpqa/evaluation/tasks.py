@@ -41,24 +41,32 @@ def _collection_library(c: Collection, vectors: bool, encoder: Encoder | None, p
 
 def _check_overlap(c: Collection, library: Library):
     relevant, held = {d for grades in c.qrels.values() for d, grade in grades.items() if grade > 0}, set(library.ids)
-    if not relevant: raise CpqaError(f'no document is judged relevant in the qrels {c.split} of {c.name} (no grade is above 0), so nothing can be scored')
+    if not relevant:
+        raise CpqaError(f'no document is judged relevant in the qrels {c.split} of {c.name} (no grade is above 0), so nothing can be '
+                        'scored')
     if not relevant & held:
-        raise CpqaError(f'{library.folder.name} holds none of the {len(relevant):,} relevant documents of {c.name}, such as {min(relevant)!r}: give a library of the same documents')
+        raise CpqaError(f'{library.folder.name} holds none of the {len(relevant):,} relevant documents of {c.name}, such as '
+                        f'{min(relevant)!r}: give a library of the same documents')
 
 def _check_switches(switches: LeakFree | None, c: Collection):
     if switches and switches.exclude_source and not c.sources:
-        raise CpqaError(f'no query of {c.name} names a document that it was written from, so its source cannot be excluded: give the lines of queries.jsonl '
+        raise CpqaError(f'no query of {c.name} names a document that it was written from, so its source cannot be excluded: give the '
+                        'lines of queries.jsonl '
                         'a list of ids called written_from, or do without --exclude-source')
 
 def _judgements(c: Collection, questions: Questions, library: Library, switches: LeakFree | None) -> tuple[dict[str, dict[str, int]], int]:
-    "The grades that queries are scored by, without those that `switches` leave nothing to find, and how many relevant judgements fell away."
+    """The grades that queries are scored by, without those that `switches` leave nothing to find, and how many relevant judgements fell
+    away."""
     if switches is None: return c.qrels, 0
     if switches.until is not None and not any(d.year for d in library):
-        raise CpqaError(f'no document in {library.folder.name} has a year, so none can be cut after {switches.until}: a BEIR corpus has none, give a --library built from PubMed files')
+        raise CpqaError(f'no document in {library.folder.name} has a year, so none can be cut after {switches.until}: a BEIR corpus has '
+                        'none, give a --library built from PubMed files')
     relevant = lambda grades: sum(g > 0 for g in grades.values())
     left = {q.id: allowed_grades(c.qrels[q.id], q, library, switches) for q in questions}
     scored = {q: grades or c.qrels[q] for q, grades in left.items() if relevant(grades) or not relevant(c.qrels[q])}
-    if not scored: raise CpqaError(f'these switches leave no query of {c.name} a relevant document, so nothing can be scored: choose a later year, or fewer switches')
+    if not scored:
+        raise CpqaError(f'these switches leave no query of {c.name} a relevant document, so nothing can be scored: choose a later year, '
+                        'or fewer switches')
     return scored, sum(relevant(c.qrels[q]) - relevant(grades) for q, grades in left.items())
 
 def _without_leaks(qa: CancerQA, retriever: Way, reranker: Reranker | None, k: int, switches: LeakFree) -> Callable[[Question], list[Hit]]:
@@ -90,7 +98,8 @@ def evaluate_retrieval(
     check_parts(reranker, 'ir_measures', 'pytrec_eval', 'scipy.stats')
     c = read_collection(data, split)
     _check_switches(switches, c)
-    questions = Questions(c.name, (Question(id, text, 'open', 'beir', written_from=c.sources.get(id, ())) for id, text in c.queries.items() if text))
+    questions = Questions(c.name, (Question(id, text, 'open', 'beir', written_from=c.sources.get(id, ())) for id,
+                                   text in c.queries.items() if text))
     opened = Library(library) if library else _collection_library(c, retriever != 'bm25', encoder, progress)
     _check_overlap(c, opened)
     judged = _judgements(c, questions, opened, switches)
@@ -105,13 +114,15 @@ def evaluate_retrieval(
     return _retrieval_report(c, opened, done, k, *judged)
 
 # %% ../../nbs/evaluation/tasks.ipynb #2ae59a91
-def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels: dict[str, dict[str, int]], excluded: int) -> dict[str, Any]:
+def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels: dict[str, dict[str, int]],
+                      excluded: int) -> dict[str, Any]:
     shallow = [m for m in MEASURES if int(m.split('@')[1]) <= k]
     values = retrieval_values({id: o.hits for id, o in done.outcomes.items() if id in qrels}, qrels, shallow)
     switches = done.header.switches
     held = set(library.ids)
     relevant = {d for grades in c.qrels.values() for d, grade in grades.items() if grade > 0}
-    return {'task': 'retrieval', 'data': c.name, 'split': c.split, 'system': done.header.system.to_dict(), 'measures': told(summary(values)),
+    return {'task': 'retrieval', 'data': c.name, 'split': c.split, 'system': done.header.system.to_dict(),
+            'measures': told(summary(values)),
             'n_queries': len(c.queries), 'n_failed': done.n_failed + done.n_missing + sum(not t for t in c.queries.values()),
             'n_without_hits': sum(not o.hits for o in done.outcomes.values()), 'errors': errors(done),
             'ms_per_query': times(done), 'n_documents': len(library), 'relevant_not_in_library': len(relevant - held),
@@ -124,14 +135,16 @@ def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels:
 Raw = str | list[str | None] | None
 
 def read_recorded(path: str | Path, faults: list[str], sets: Sequence[Questions] = ()) -> dict[str, list[str | None]]:
-    "Question id -> the texts that a model wrote, none where a run of ours failed; a run must be of one of the `sets`, if given. What does not fit goes into `faults`."
+    """Question id -> the texts that a model wrote, none where a run of ours failed; a run must be of one of the `sets`, if given. What
+    does not fit goes into `faults`."""
     if read_bytes(path).startswith(_RUN): return _of_run(Run.read(path), faults, sets)
     found: dict[str, list[str | None]] = {}
     for where, line in json_lines(path, dict[str, Any], faults):
         id, keys = line.get('id'), [key for key in ('raw', 'prediction') if key in line]
         raw = line[keys[0]] if keys else None   # never a key such as 'answer', which may be the gold one
         texts = [raw] if isinstance(raw, str) else raw or [None]
-        if not keys or isinstance(id, bool) or not isinstance(id, str | int) or not isinstance(texts, list) or not all(t is None or isinstance(t, str) for t in texts):
+        if not keys or isinstance(id, bool) or not isinstance(id, str | int) or not isinstance(texts,
+            list) or not all(t is None or isinstance(t, str) for t in texts):
             faults.append(f'{where}: expected an id and, as raw, a text or a list of texts')
         elif str(id) in found: faults.append(f'{where}: a second answer to {str(id)[:100]}, of which the first counts')
         else: found[str(id)] = texts
@@ -140,7 +153,8 @@ def read_recorded(path: str | Path, faults: list[str], sets: Sequence[Questions]
 _RUN = f'{{"kind":"{KIND}"'.encode()
 
 def _of_run(made: Run, faults: list[str], sets: Sequence[Questions]) -> dict[str, list[str | None]]:
-    if sets and made.header.dataset.checksum not in {s.checksum() for s in sets}: made.missing(sets[0])   # says that it is of other questions
+    # says that it is of other questions
+    if sets and made.header.dataset.checksum not in {s.checksum() for s in sets}: made.missing(sets[0])
     faults += made.faults
     return {id: [] if o.failed else [o.raw or o.prediction] for id, o in made.outcomes.items()}
 
@@ -156,7 +170,9 @@ class _Scored:
     def __init__(self, path: str | Path, asked: list[Question], known: Questions, chosen: Questions, policy: str, seed: int):
         self.faults: list[str] = []
         recorded = read_recorded(path, self.faults, (known, chosen))
-        if not recorded: raise CpqaError(f'{path} holds no answer{": " + self.faults[0] if self.faults else ""}: expected lines such as {{"id": "1", "raw": "The answer is B"}}')
+        if not recorded:
+            raise CpqaError(f'{path} holds no answer{": " + self.faults[0] if self.faults else ""}: expected lines such as {{"id": "1", '
+                            f'"raw": "The answer is B"}}')
         names = align(known, recorded)   # MIRAGE's recorded ids of MedMCQA lack their first character
         self.unknown = [id for id in recorded if id not in names]
         twice = [id for id, name in names.items() if id != name and name in recorded]
@@ -166,13 +182,16 @@ class _Scored:
         self.labels = apply_policy(self.readings, asked, policy, seed)
         self.answered = [r.kind == 'answer' for r in self.readings]
         self.right = [label == q.gold for label, q in zip(self.labels, asked)]
-        self.failures = Counter('missing' if q.id not in recorded else r.kind if recorded[q.id] else 'failed' for q, r in zip(asked, self.readings) if r.kind != 'answer')
+        self.failures = Counter('missing' if q.id not in recorded else r.kind if recorded[q.id] else 'failed' for q,
+                                r in zip(asked, self.readings) if r.kind != 'answer')
         if self.failures['missing'] == len(asked):
-            raise CpqaError(f'{path} answers none of these {len(asked):,} questions of {known.name}: one of them is {asked[0].id!r}{f", one of its ids {self.unknown[0][:60]!r}" if self.unknown else ""}')
+            raise CpqaError(f'{path} answers none of these {len(asked):,} questions of {known.name}: one of them is '
+                            f'{asked[0].id!r}{f", one of its ids {self.unknown[0][:60]!r}" if self.unknown else ""}')
 
     def report(self, path: str | Path, gold: list[str], policy: str, seed: int) -> dict[str, Any]:
         return {'recorded': Path(path).name, 'measures': told(answer_measures(self.labels, gold, policy, self.answered, seed=seed)),
-                'failures': dict(sorted(self.failures.items())), 'answers_to_unknown_questions': len(self.unknown), 'faults': fault_counts(self.faults)}
+                'failures': dict(sorted(self.failures.items())), 'answers_to_unknown_questions': len(self.unknown),
+                'faults': fault_counts(self.faults)}
 
 # %% ../../nbs/evaluation/tasks.ipynb #fe425095
 def evaluate_answers(
@@ -191,7 +210,8 @@ def evaluate_answers(
     asked = [q for q in known if q.gold]
     if not asked: raise CpqaError(f'none of the {len(known):,} questions of {dataset} has a gold label, so nothing can be scored')
     gold, first = [q.gold for q in asked], _Scored(recorded, asked, every, known, policy, seed)
-    report = {'task': 'answers', 'dataset': every.name, 'n': len(asked), 'n_published': DATASETS[every.name].n, 'n_loaded': len(every), 'questions_without_gold': len(known) - len(asked), 'policy': policy,
+    report = {'task': 'answers', 'dataset': every.name, 'n': len(asked), 'n_published': DATASETS[every.name].n, 'n_loaded': len(every),
+              'questions_without_gold': len(known) - len(asked), 'policy': policy,
               'policy_means': POLICIES[policy], **first.report(recorded, gold, policy, seed), 'dataset_faults': fault_counts(known.faults),
               'interval': "95 %, Wilson's for accuracy and coverage, bootstrap over questions for the macro measures"}
     if against is None: return report
@@ -200,10 +220,12 @@ def evaluate_answers(
 
 def _comparison(first: _Scored, other: _Scored, policy: str) -> dict[str, Any]:
     "McNemar's test over all questions, or under `abstain` over those that both answered."
-    pairs = [(a, b) for a, b, x, y in zip(first.right, other.right, first.labels, other.labels) if policy != 'abstain' or x is not None and y is not None]
+    pairs = [(a, b) for a, b, x, y in zip(first.right, other.right, first.labels, other.labels) if policy != 'abstain' or x is not None
+             and y is not None]
     if not pairs: raise CpqaError('there is no question that both systems answered, so they cannot be compared under the policy abstain')
     m = mcnemar(*zip(*pairs))
-    return {'n': m.n, 'right_only_here': m.only_a, 'right_only_against': m.only_b, 'p_mcnemar': m.p, 'difference': told({'': m.difference})['']}
+    return {'n': m.n, 'right_only_here': m.only_a, 'right_only_against': m.only_b, 'p_mcnemar': m.p,
+            'difference': told({'': m.difference})['']}
 
 # %% ../../nbs/evaluation/tasks.ipynb #1abebc95
 def _row(name: str, m: dict[str, float]) -> str: return f'{name:16} {m["value"]:.4f}  [{m["low"]:.4f}, {m["high"]:.4f}]  n = {m["n"]:,}'
@@ -212,7 +234,8 @@ def _leak_free(report: dict[str, Any]) -> str:
     s, undated = report['switches'], {'drop': 'out', 'keep': 'in'}
     cut = [f'sources ({report["queries_with_source"]:,} queries name one)'] if s['exclude_source'] else []
     if s['until'] is not None: cut.append(f'documents after {s["until"]}, those without a year {undated[s["undated"]]}')
-    return f'left out: {" and ".join(cut) or "nothing"}; {report["relevant_excluded"]:,} relevant among them, {report["n_queries_without_relevant"]:,} queries not scored, which had no other'
+    return (f'left out: {" and ".join(cut) or "nothing"}; {report["relevant_excluded"]:,} relevant among them, '
+            f'{report["n_queries_without_relevant"]:,} queries not scored, which had no other')
 
 def _counted(report: dict[str, Any]) -> str:
     return ', '.join(f'{n:,} {kind}' for kind, n in report['failures'].items()) or 'none'
@@ -221,28 +244,37 @@ def report_lines(report: dict[str, Any]) -> list[str]:
     "A report as lines of text: what was measured on how many questions, the measures, and what went wrong."
     if report['task'] == 'passage grid': return grid_lines(report)
     if report['task'] == 'answers':
-        lines = [f'{plain(report["recorded"])} on {report["dataset"]}: {report["n"]:,} questions; unread answers: {report["policy"]} ({report["policy_means"]})']
+        lines = [f'{plain(report["recorded"])} on {report["dataset"]}: {report["n"]:,} questions; unread answers: {report["policy"]} '
+                 f'({report["policy_means"]})']
     else:
         asked, ms = ('queries', report['ms_per_query']) if report['task'] == 'retrieval' else ('questions', report['ms_per_question'])
-        lines = [f'{report["system"]["name"]} on {plain(report["data"])}: {report[f"n_{asked}"]:,} {asked}, {report["n_failed"]:,} failed, {report["n_without_hits"]:,} without hits'
+        lines = [f'{report["system"]["name"]} on {plain(report["data"])}: {report[f"n_{asked}"]:,} {asked}, {report["n_failed"]:,} '
+                 f'failed, {report["n_without_hits"]:,} without hits'
                  + (f'; {ms["p50"]:.1f} ms each (95th percentile {ms["p95"]:.1f})' if ms else '')]
     lines += [_row(name, m) for name, m in report['measures'].items()]
     if report.get('switches'): lines.append(_leak_free(report))
     if report.get('words_per_passage'): lines.append(f'{report["words_per_passage"]:.1f} words in a passage'
-        + (f'; a random order of the article: {", ".join(f"{name} {x:.4f}" for name, x in report["chance"].items())}' if report['chance'] else ''))
-    if report['task'] == 'passages': lines.append(f'{report["words_read"]:.1f} words read for a question; {report["passages_per_document"]:.1f} passages in a document; '
-                                                  f'{report["fewer_than_k"]:.1%} of the questions had fewer than {report["system"]["parameters"]["k"]}')
+        + (f'; a random order of the article: {", ".join(f"{name} {x:.4f}" for name, x in report["chance"].items())}'
+           if report['chance'] else ''))
+    if report['task'] == 'passages':
+        lines.append(f'{report["words_read"]:.1f} words read for a question; {report["passages_per_document"]:.1f} passages in a document; '
+                                                  f'{report["fewer_than_k"]:.1%} of the questions had fewer than '
+                                                  f'{report["system"]["parameters"]["k"]}')
     if report['task'] == 'answers': lines.append(f'without a label   {_counted(report)}')
     if 'against' in report:
         c, other = report['comparison'], report['against']
-        lines += [f'against {plain(other["recorded"])}', _row('accuracy', other['measures']['accuracy']), f'without a label   {_counted(other)}',
-                  _row('difference', c['difference']), f'right only here {c["right_only_here"]:,}, only there {c["right_only_against"]:,}: exact McNemar p = {c["p_mcnemar"]:.3g}']
+        lines += [f'against {plain(other["recorded"])}', _row('accuracy', other['measures']['accuracy']),
+                  f'without a label   {_counted(other)}',
+                  _row('difference', c['difference']),
+                  f'right only here {c["right_only_here"]:,}, only there {c["right_only_against"]:,}: exact McNemar p = '
+                  f'{c["p_mcnemar"]:.3g}']
     return lines + [f'{n:,} {what}' for n, what in _notes(report) if n]
 
 def _notes(report: dict[str, Any]) -> Iterator[tuple[int, str]]:
     "What a reader of the figures should know, each with a count."
     if report['task'] == 'answers':
-        if report['n_loaded'] != report['n_published']: yield report['n_loaded'], f'questions of {report["dataset"]} are here, of {report["n_published"]:,} published'
+        if report['n_loaded'] != report['n_published']:
+            yield report['n_loaded'], f'questions of {report["dataset"]} are here, of {report["n_published"]:,} published'
         yield report['answers_to_unknown_questions'], 'answers are to other questions than these, and are not scored'
     else:
         yield from ((n, f'failed: {plain(why)}') for why, n in report['errors'].items())

@@ -47,13 +47,16 @@ class Calibrator(Record, frozen=True):
 
     def __post_init__(self):
         if self.method == 'logistic':
-            _demand(isfinite(self.slope) and isfinite(self.intercept) and self.slope > 0, f'a logistic calibrator needs a slope above 0, got {self.slope}')
+            _demand(isfinite(self.slope) and isfinite(self.intercept) and self.slope > 0,
+                    f'a logistic calibrator needs a slope above 0, got {self.slope}')
         else:
-            _demand(len(self.knots) > 0 and all(isfinite(s) and 0 <= p <= 1 for s, p in self.knots), 'an isotonic calibrator needs knots with probabilities of 0 to 1')
+            _demand(len(self.knots) > 0 and all(isfinite(s) and 0 <= p <= 1 for s, p in self.knots),
+                    'an isotonic calibrator needs knots with probabilities of 0 to 1')
             _demand(all(s < t and p <= q for (s, p), (t, q) in pairwise(self.knots)), 'the knots of an isotonic calibrator must rise')
 
     def probability(self, scores: Sequence[float]) -> np.ndarray:
-        "The probability of each score, shape (n,), 0 to 1, in the order of the scores. Raises `CalibrationError` for a score that is not a number."
+        """The probability of each score, shape (n,), 0 to 1, in the order of the scores. Raises `CalibrationError` for a score that is
+        not a number."""
         x = _scores(scores)
         if self.method == 'isotonic': return np.interp(x, *zip(*self.knots))
         with np.errstate(over='ignore'): return 1 / (1 + np.exp(-(self.slope * x + self.intercept)))
@@ -63,17 +66,22 @@ class Calibrator(Record, frozen=True):
 def _scores(scores: Sequence[float]) -> np.ndarray:
     x = np.asarray(scores, dtype=float)
     if x.ndim != 1: raise CalibrationError(f'the scores have the shape {x.shape}: expected one number a passage, shape (n,)')
-    if np.isnan(x).any(): raise CalibrationError(f'the score at place {int(np.isnan(x).argmax())} is not a number: the reranker failed there, so leave its order aside')
+    if np.isnan(x).any():
+        raise CalibrationError(f'the score at place {int(np.isnan(x).argmax())} is not a number: the reranker failed there, so leave its '
+                               'order aside')
     return x
 
 # %% ../../nbs/passages/calibration.ipynb #fb2ed500
 def _judged(scores: Sequence[float], labels: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
-    "Scores and labels as arrays. Raises `CalibrationError` unless there is a finite score and a label of 0 or 1 for each passage, and both labels occur."
+    """Scores and labels as arrays. Raises `CalibrationError` unless there is a finite score and a label of 0 or 1 for each passage, and
+    both labels occur."""
     x, y = _scores(scores), np.asarray(labels, dtype=float)
     if x.shape != y.shape: raise CalibrationError(f'there are {x.size} scores and {y.size} labels: expected one each for every passage')
     if not np.isfinite(x).all(): raise CalibrationError('a score is infinite: expected finite numbers to fit to')
-    if not np.isin(y, (0, 1)).all(): raise CalibrationError('a label is neither 0 nor 1: expected 1 for a relevant passage and 0 for another')
-    if not 0 < y.sum() < len(y): raise CalibrationError(f'{int(y.sum())} of {len(y)} passages are relevant: expected some that are and some that are not')
+    if not np.isin(y, (0, 1)).all():
+        raise CalibrationError('a label is neither 0 nor 1: expected 1 for a relevant passage and 0 for another')
+    if not 0 < y.sum() < len(y):
+        raise CalibrationError(f'{int(y.sum())} of {len(y)} passages are relevant: expected some that are and some that are not')
     return x, y
 
 def _given(p: Sequence[float], labels: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +123,8 @@ def fit_calibrator(
     about = {'n': len(x), 'base_rate': float(y.mean()), **about}
     knots, (slope, intercept) = (_isotonic(x, y), (1.0, 0.0)) if method == 'isotonic' else ((), _logistic(x, y))
     if slope <= 0 or len(knots) == 1:
-        raise CalibrationError('higher scores are not more often relevant, so no probability that keeps their order fits them: check the scores and the labels')
+        raise CalibrationError('higher scores are not more often relevant, so no probability that keeps their order fits them: check the '
+                               'scores and the labels')
     return Calibrator(method, knots=knots, **about) if knots else Calibrator(method, slope, intercept, **about)
 
 # %% ../../nbs/passages/calibration.ipynb #057de83c
@@ -131,7 +140,8 @@ class Bin(Record, frozen=True):
 
 def bin_numbers(p: np.ndarray, bins: int = 10, by: str = 'count') -> np.ndarray:
     "The bin of each probability, 0 to `bins` - 1, shape (n,)."
-    if bins < 1 or by not in ('count', 'width'): raise CalibrationError(f'{bins} bins by {str(by)[:20]!r}: expected at least 1, by count or width')
+    if bins < 1 or by not in ('count', 'width'):
+        raise CalibrationError(f'{bins} bins by {str(by)[:20]!r}: expected at least 1, by count or width')
     inner = np.arange(1, bins) / bins
     return np.searchsorted(np.quantile(p, inner, method='lower') if by == 'count' else inner, p, side='left')
 
@@ -143,7 +153,8 @@ def reliability(p: Sequence[float], labels: Sequence[bool], bins: int = 10, by: 
     for i in np.unique(number):
         inside, hits = p[number == i], int(y[number == i].sum())
         ends = test(hits, len(inside)).proportion_ci(method='wilson')
-        out.append(Bin(float(inside.min()), float(inside.max()), len(inside), float(inside.mean()), hits / len(inside), float(ends.low), float(ends.high)))
+        out.append(Bin(float(inside.min()), float(inside.max()), len(inside), float(inside.mean()), hits / len(inside), float(ends.low),
+                       float(ends.high)))
     return tuple(out)
 
 # %% ../../nbs/passages/calibration.ipynb #08e9ce30
@@ -167,7 +178,8 @@ def read_calibrators(path: str | Path = CALIBRATORS_FILE) -> list[Calibrator]:
     "The calibrators in a file. Raises `CalibrationError` where it is damaged, or holds two for one reranker."
     try: found = msgspec.json.decode(Path(path).read_bytes(), type=list[Calibrator])
     except (OSError, msgspec.DecodeError) as e:
-        raise CalibrationError(f'{Path(path).name} holds no calibrators that can be read ({e}): install cpqa again, or fit them with benchmarks/calibration.py') from e
+        raise CalibrationError(f'{Path(path).name} holds no calibrators that can be read ({e}): install cpqa again, or fit them with '
+                               'benchmarks/calibration.py') from e
     if any(a.reranker == b.reranker for i, a in enumerate(found) for b in found[:i]):
         raise CalibrationError(f'{Path(path).name} holds two calibrators for one reranker: leave one of them')
     return found

@@ -48,7 +48,8 @@ def encode_pairs(
     texts: Sequence[str],
     max_tokens: int = 512,   # of a pair, marks included
 ) -> list[Pair]:
-    "One `Pair` a text, at most `max_tokens` long: too long a passage loses its end, a question is cut at half of the room. Raises `ModelError` where there is none."
+    """One `Pair` a text, at most `max_tokens` long: too long a passage loses its end, a question is cut at half of the room. Raises
+    `ModelError` where there is none."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     room = max_tokens - tokenizer.num_special_tokens_to_add(is_pair=True)
@@ -110,7 +111,8 @@ CROSS_ENCODERS = {
 }
 
 def trained(name: str | Path) -> Trained:
-    "What is known of the model of this short name, hub name or folder; a folder is known by its own name, one in Hugging Face's cache by its model's."
+    """What is known of the model of this short name, hub name or folder; a folder is known by its own name, one in Hugging Face's cache
+    by its model's."""
     rows = {key: row for short, row in CROSS_ENCODERS.items() for key in (short, row.name, row.name.split('/')[1])}
     name, folder = str(name), Path(name).resolve()
     if not Path(name).is_dir(): return rows.get(name, Trained(name, False, 512))
@@ -136,10 +138,12 @@ class CrossEncoderReranker:
         known = trained(name)
         self.net = load_pretrained('AutoModelForSequenceClassification', known.name, device, precision)
         if self.net.model.config.num_labels not in (1, 2):
-            raise ModelError(f'{name} gives {self.net.model.config.num_labels} scores a pair: a cross-encoder for ranking gives one, or two for no and yes')
+            raise ModelError(f'{name} gives {self.net.model.config.num_labels} scores a pair: a cross-encoder for ranking gives one, or '
+                             'two for no and yes')
         self.max_tokens = max_tokens or min(known.max_tokens, self.net.longest)
         encode_pairs(self.net.tokenizer.backend_tokenizer, '', [], self.max_tokens)   # says so where there is no room
-        if self.max_tokens > self.net.longest: raise ModelError(f'{name} reads at most {self.net.longest} tokens, not {self.max_tokens}: lower max_tokens')
+        if self.max_tokens > self.net.longest:
+            raise ModelError(f'{name} reads at most {self.net.longest} tokens, not {self.max_tokens}: lower max_tokens')
         self.budget, self.titles = budget or tokens_per_batch(self.net.device), known.titles if titles is None else titles
         self.multiple = 1 if self.net.device == 'cpu' else 8
 
@@ -153,7 +157,9 @@ class CrossEncoderReranker:
         infer = lambda rows: self.infer(padded([pairs[i] for i in rows], self.net.tokenizer.pad_token_id, self.multiple))
         full = require('torch', 'models').OutOfMemoryError
         try: scores = in_batches([len(p.ids) for p in pairs], infer, self.budget, (full,))
-        except full as e: raise RerankError(f'the memory of {self.net.device} does not hold a single passage of {self.max_tokens} tokens: lower max_tokens, or use the CPU') from e
+        except full as e:
+            raise RerankError(f'the memory of {self.net.device} does not hold a single passage of {self.max_tokens} tokens: lower '
+                              'max_tokens, or use the CPU') from e
         return sound_scores(scores, passages, self.net.describe()['model'])
 
     def infer(self, batch: Padded) -> np.ndarray:
@@ -184,7 +190,8 @@ def _first_token_only(model: Any):
             layer, attend, first = self.layer, self.layer.attention.self, hidden_states[:, :1]
             heads = lambda x: x.view(*x.shape[:-1], -1, attend.attention_head_size).transpose(1, 2)
             mask = None if attention_mask is None else attention_mask[:, :, :1]
-            read = functional.scaled_dot_product_attention(heads(attend.query(first)), heads(attend.key(hidden_states)), heads(attend.value(hidden_states)), attn_mask=mask)
+            read = functional.scaled_dot_product_attention(heads(attend.query(first)), heads(attend.key(hidden_states)),
+                                                           heads(attend.value(hidden_states)), attn_mask=mask)
             out = layer.attention.output(read.transpose(1, 2).reshape(first.shape), first)
             return layer.output(layer.intermediate(out), out)
 
@@ -229,14 +236,20 @@ def prepare_cross_encoder(
     "Converts a cross-encoder for `FastCrossEncoder`, once. Raises `ModelError` with what to do."
     known, precision = trained(name), chosen_precision(precision, bool(calibration))
     net = load_pretrained('AutoModelForSequenceClassification', known.name, 'cpu', 'fp32')
-    if net.model.config.num_labels not in (1, 2): raise ModelError(f'{name} gives {net.model.config.num_labels} scores a pair, not one, or two for no and yes')
-    card = ModelCard(label or net.identity['model'], net.identity['weights'], precision, max_tokens or min(known.max_tokens, net.longest), net.tokenizer.pad_token_id,
-                     tuple(n for n in INPUTS if n in net.tokenizer.model_input_names), titles=known.titles if titles is None else titles, about=about)
+    if net.model.config.num_labels not in (1, 2):
+        raise ModelError(f'{name} gives {net.model.config.num_labels} scores a pair, not one, or two for no and yes')
+    card = ModelCard(label or net.identity['model'], net.identity['weights'], precision, max_tokens or min(known.max_tokens, net.longest),
+                     net.tokenizer.pad_token_id,
+                     tuple(n for n in INPUTS if n in net.tokenizer.model_input_names), titles=known.titles if titles is None else titles,
+                     about=about)
     tokenizer = net.tokenizer.backend_tokenizer
     encode_pairs(tokenizer, '', [], card.max_tokens)   # says so where there is no room
-    if card.max_tokens > net.longest: raise ModelError(f'{name} reads at most {net.longest} tokens, not {card.max_tokens}: lower max_tokens')
-    pairs = [encode_pairs(tokenizer, q, [pair_text(p, card.titles)], card.max_tokens)[0] for q, p in (calibration or () if precision == 'int8' else ())]
-    examples = [feed(padded([pairs[i] for i in rows], card.pad_id), card.inputs) for rows in batches([len(p.ids) for p in pairs], budget=2048)]
+    if card.max_tokens > net.longest:
+        raise ModelError(f'{name} reads at most {net.longest} tokens, not {card.max_tokens}: lower max_tokens')
+    pairs = [encode_pairs(tokenizer, q, [pair_text(p, card.titles)], card.max_tokens)[0] for q,
+             p in (calibration or () if precision == 'int8' else ())]
+    examples = [feed(padded([pairs[i] for i in rows], card.pad_id), card.inputs) for rows in batches([len(p.ids) for p in pairs],
+        budget=2048)]
     return prepare(Path(out), card, _network(net, precision), tokenizer, examples)
 
 # %% ../../nbs/passages/cross_encoders.ipynb #d626ef41
@@ -261,7 +274,8 @@ class FastCrossEncoder(PreparedNetwork):
         "One logit a passage. Raises `RerankError` where the network fails or gives no finite number."
         pairs = encode_pairs(self.tokenizer, query, [pair_text(p, self.card.titles) for p in passages], self.max_tokens)
         try: scores = self._infer(pairs)
-        except (RuntimeError, ValueError) as e: raise RerankError(f'{self.card.model} failed on {len(passages)} passages ({reason(e)}): lower budget or max_tokens') from e
+        except (RuntimeError, ValueError) as e:
+            raise RerankError(f'{self.card.model} failed on {len(passages)} passages ({reason(e)}): lower budget or max_tokens') from e
         return sound_scores(scores, passages, self.card.model)
 
     def _infer(self, pairs: list[Pair]) -> np.ndarray:
@@ -274,7 +288,8 @@ class FastCrossEncoder(PreparedNetwork):
     def describe(self) -> dict[str, Any]:
         "All that decides the scores: network, weights, precision and what it runs in here, tokens read, titles."
         card = self.card
-        return {'reranker': 'fast-cross-encoder', 'model': card.model, 'weights': card.weights, 'precision': card.precision, 'titles': card.titles,
+        return {'reranker': 'fast-cross-encoder', 'model': card.model, 'weights': card.weights, 'precision': card.precision,
+                'titles': card.titles,
                 'max_tokens': self.max_tokens, 'runs_in': self.runs_in}
 
 # %% ../../nbs/passages/cross_encoders.ipynb #d5af86b1
@@ -288,7 +303,8 @@ class EmbeddedCrossEncoder(FastCrossEncoder):
         threads: int | None = None,
     ):
         folder = shipped('cross-encoder')
-        if folder is None: raise ModelError('no cross-encoder came with this copy of cpqa: install it again, or rank by another reranker, such as bm25')
+        if folder is None:
+            raise ModelError('no cross-encoder came with this copy of cpqa: install it again, or rank by another reranker, such as bm25')
         super().__init__(folder, max_tokens, budget, threads)
 
     @classmethod

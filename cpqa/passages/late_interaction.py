@@ -40,7 +40,8 @@ def demand_safetensors(name: str | Path):
     load = require('sentence_transformers.util', 'models').load_file_path
     path = load(str(name), 'modules.json')
     for part in json.loads(Path(path).read_text(encoding='utf-8')) if path else []:
-        if not load(str(name), 'model.safetensors', subfolder=part['path']) and load(str(name), 'pytorch_model.bin', subfolder=part['path']):
+        if not load(str(name), 'model.safetensors', subfolder=part['path']) and load(str(name), 'pytorch_model.bin',
+            subfolder=part['path']):
             raise OSError(f'{part["path"] or "it"} holds pickled weights only')
 
 # %% ../../nbs/passages/late_interaction.ipynb #801e9464
@@ -58,7 +59,8 @@ def load_colbert(name: str, device: str, precision: Precision) -> Any:
     except (OSError, ValueError, RuntimeError, KeyError, safetensors.SafetensorError) as e:
         raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder with a ColBERT checkpoint in safetensors, '
                          'or a name at Hugging Face and a network') from e
-    if not trained: raise ModelError(f'{name} was not trained for late interaction: give a ColBERT checkpoint such as {COLBERTS["colbertv2"]}')
+    if not trained:
+        raise ModelError(f'{name} was not trained for late interaction: give a ColBERT checkpoint such as {COLBERTS["colbertv2"]}')
     return model.to(getattr(torch, DTYPES[precision])).eval()
 
 # %% ../../nbs/passages/late_interaction.ipynb #95e26e9d
@@ -76,7 +78,8 @@ class ColBERTReranker:
         (self.device, self.precision), self.budget = placed(device, precision, 'fp16'), budget
         self.model = load_colbert(self.name, self.device, self.precision)
         self.net = Pretrained(self.name, self.model[0].auto_model, self.model.tokenizer, self.device, self.precision)
-        if max_tokens and not 8 <= max_tokens <= self.net.longest: raise ModelError(f'{name} reads 8 to {self.net.longest} tokens of a passage, not {max_tokens}')
+        if max_tokens and not 8 <= max_tokens <= self.net.longest:
+            raise ModelError(f'{name} reads 8 to {self.net.longest} tokens of a passage, not {max_tokens}')
         if max_tokens: self.model[0].document_length = max_tokens
         self.max_tokens = self.model[0].document_length or self.model.max_seq_length
 
@@ -90,7 +93,9 @@ class ColBERTReranker:
         asked = self.vectors([clean_text(query)], 'query')[0]
         infer = lambda rows: np.array([max_sim(asked, v) for v in self.vectors([texts[i] for i in rows], 'document')])
         try: scores = in_batches(self._lengths(texts), infer, self.budget or tokens_per_batch(self.device), (full,))
-        except full as e: raise RerankError(f'the memory of {self.device} does not hold a single passage of {self.max_tokens} tokens: lower max_tokens, or use the CPU') from e
+        except full as e:
+            raise RerankError(f'the memory of {self.device} does not hold a single passage of {self.max_tokens} tokens: lower '
+                              'max_tokens, or use the CPU') from e
         return sound_scores(scores, passages, self.net.describe()['model'])
 
     def _lengths(self, texts: list[str]) -> list[int]:

@@ -46,7 +46,9 @@ def encode_prompts(tokenizer: Any, query: str, texts: Sequence[str], max_tokens:
     tokens = lambda batch: [e.ids for e in tokenizer.encode_batch(batch, add_special_tokens=False)]
     asks, says, wants, question = tokens([*PROMPT, clean_text(query)])
     room = max_tokens - len(asks + says + wants) - 1
-    if room < 2: raise ModelError(f'max_tokens must leave room for a token of question and document each beside the prompt, got {max_tokens}: raise it')
+    if room < 2:
+        raise ModelError(f'max_tokens must leave room for a token of question and document each beside the prompt, got {max_tokens}: '
+                         'raise it')
     head = asks + question[:room // 2] + says
     rows = [head + document[:max_tokens - len(head + wants) - 1] + wants + [end] for document in tokens([clean_text(t) for t in texts])]
     return [Pair(row, [0] * len(row)) for row in rows]
@@ -68,7 +70,8 @@ class MonoT5Reranker:
         self.words = [self.net.tokenizer.convert_tokens_to_ids(w) for w in (known.true, known.false)]
         if self.net.tokenizer.unk_token_id in self.words or None in self.words:
             raise ModelError(f'{name} does not know {known.true} and {known.false} as words: it is no MonoT5')
-        encode_prompts(self.net.tokenizer.backend_tokenizer, '', [], max_tokens, self.net.tokenizer.eos_token_id)   # says so where there is no room
+        # says so where there is no room
+        encode_prompts(self.net.tokenizer.backend_tokenizer, '', [], max_tokens, self.net.tokenizer.eos_token_id)
 
     @classmethod
     def named(cls, model: str, encoder: Any = None) -> Self: return cls(model)
@@ -76,10 +79,13 @@ class MonoT5Reranker:
     def score(self, query: str, passages: Sequence[Passage]) -> np.ndarray:
         "One logarithm of odds a passage. Raises `RerankError` where the network gives no finite number."
         tokenizer, full = self.net.tokenizer, require('torch', 'models').OutOfMemoryError
-        rows = encode_prompts(tokenizer.backend_tokenizer, query, [pair_text(p, self.titles) for p in passages], self.max_tokens, tokenizer.eos_token_id)
+        rows = encode_prompts(tokenizer.backend_tokenizer, query, [pair_text(p, self.titles) for p in passages], self.max_tokens,
+                              tokenizer.eos_token_id)
         infer = lambda batch: self.infer(padded([rows[i] for i in batch], tokenizer.pad_token_id))
         try: scores = in_batches([len(r.ids) for r in rows], infer, self.budget, (full,))
-        except full as e: raise RerankError(f'the memory of {self.net.device} does not hold a single prompt of {self.max_tokens} tokens: lower max_tokens, or use the CPU') from e
+        except full as e:
+            raise RerankError(f'the memory of {self.net.device} does not hold a single prompt of {self.max_tokens} tokens: lower '
+                              'max_tokens, or use the CPU') from e
         return sound_scores(scores, passages, self.net.describe()['model'])
 
     def infer(self, batch: Padded) -> np.ndarray:

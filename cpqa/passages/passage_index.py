@@ -35,7 +35,8 @@ def passage_of(document: Document) -> Passage:
     "The passage that `passage_documents` made a document of; its head is its title."
     article, _, span = document.id.rpartition(':')
     start, end = map(int, span.split('-'))
-    return Passage(article, start, end, document.text, document.title, document.sections[0].label if document.sections else '', document.year)
+    return Passage(article, start, end, document.text, document.title, document.sections[0].label if document.sections else '',
+                   document.year)
 
 # %% ../../nbs/passages/passage_index.ipynb #8e0bd4b0
 def whole(document: Document) -> list[Passage]:
@@ -63,9 +64,11 @@ class PassageIndex:
         for id in library.ids: self.of.setdefault(id.rpartition(':')[0], []).append(id)
 
     def rank(self, query: str, n: int, retriever: str = 'hybrid', within: str | None = None) -> list[Hit]:
-        "The ids of the best `n` passages by 'bm25', 'dense' or 'hybrid', in one article or in all. Raises `CpqaError` for an article that is not there."
+        """The ids of the best `n` passages by 'bm25', 'dense' or 'hybrid', in one article or in all. Raises `CpqaError` for an article
+        that is not there."""
         if within is not None and within not in self.of: raise CpqaError(f'{within} has no passage in {self.library.folder.name}')
-        if retriever != 'bm25' and self.vectors is None: raise CpqaError(f'{retriever} search needs an encoder: give one, or search by bm25')
+        if retriever != 'bm25' and self.vectors is None:
+            raise CpqaError(f'{retriever} search needs an encoder: give one, or search by bm25')
         if retriever == 'hybrid': return self.fused(self._terms(query, n, within), self._dense(query, n, within))[:n]
         return (self._terms if retriever == 'bm25' else self._dense)(query, n, within)
 

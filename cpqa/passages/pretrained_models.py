@@ -26,13 +26,15 @@ def placed(device: str | None, precision: Precision | None, on_gpu: Precision) -
     torch = require('torch', 'models')
     device = device or ('cuda' if torch.cuda.is_available() else 'cpu')
     try: kind, number = (d := torch.device(device)).type, d.index or 0
-    except RuntimeError as e: raise ModelError(f"{device!r} is not a device of PyTorch: choose 'cpu', 'cuda', or 'cuda:1' for the second GPU") from e
+    except RuntimeError as e:
+        raise ModelError(f"{device!r} is not a device of PyTorch: choose 'cpu', 'cuda', or 'cuda:1' for the second GPU") from e
     precision = precision or ('fp32' if kind == 'cpu' else on_gpu)
     if precision not in get_args(Precision): raise ModelError(f'{precision!r} is not a precision: choose {", ".join(get_args(Precision))}')
     if kind == 'cuda' and not torch.cuda.is_available():
         raise ModelError('PyTorch finds no GPU here: leave out the device, or install a PyTorch that fits the GPU and its driver')
     if kind == 'cuda' and number and number >= torch.cuda.device_count():
-        raise ModelError(f'there is no {device} here, PyTorch finds {torch.cuda.device_count()} GPUs and counts them from 0: choose another, or leave out the device')
+        raise ModelError(f'there is no {device} here, PyTorch finds {torch.cuda.device_count()} GPUs and counts them from 0: choose '
+                         'another, or leave out the device')
     return 'cpu' if kind == 'cpu' else str(device), precision
 
 def tokens_per_batch(device: str) -> int:
@@ -41,7 +43,8 @@ def tokens_per_batch(device: str) -> int:
 
 # %% ../../nbs/passages/pretrained_models.ipynb #0d931a4b
 def identity(name: str, config: Any) -> dict[str, str]:
-    "Name and `weights` of a network: 12 hexadecimal digits of its files' SHA-256, or of the commit at Hugging Face. A folder goes by its own name."
+    """Name and `weights` of a network: 12 hexadecimal digits of its files' SHA-256, or of the commit at Hugging Face. A folder goes by
+    its own name."""
     if not Path(name).is_dir(): return {'model': name, 'weights': (getattr(config, '_commit_hash', None) or '')[:12]}
     sums = ' '.join(sha256(f) for f in sorted(Path(name).rglob('*.safetensors')))
     return {'model': Path(name).resolve().name, 'weights': hashlib.sha256(sums.encode()).hexdigest()[:12]}
@@ -75,7 +78,8 @@ _HUB_NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[\w.-]+)?')
 def demand_model(name: str | Path):
     "Raises `ModelError` for what is neither a folder nor could be a name at Hugging Face, before anything is looked up."
     if not str(name) or not Path(name).is_dir() and not _HUB_NAME.fullmatch(str(name)):   # Path('') is the current folder
-        raise ModelError(f'there is no folder {str(name)!r}: give a folder that holds a model, or a name at Hugging Face such as ncbi/MedCPT-Cross-Encoder')
+        raise ModelError(f'there is no folder {str(name)!r}: give a folder that holds a model, or a name at Hugging Face such as '
+                         'ncbi/MedCPT-Cross-Encoder')
 
 def load_pretrained(
     kind: str,                           # class of transformers, as 'AutoModelForSequenceClassification'
@@ -90,5 +94,6 @@ def load_pretrained(
     model, tokenizer = load_network(kind, name, dtype=getattr(require('torch', 'models'), DTYPES[precision]))
     if getattr(tokenizer, 'backend_tokenizer', None) is None:
         raise ModelError(f'{name} has no tokenizer.json: save it with a tokenizer of the package tokenizers')
-    if tokenizer.pad_token_id is None: raise ModelError(f'{name} has no padding token, so its rows make no batch: set pad_token in its tokenizer_config.json')
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f'{name} has no padding token, so its rows make no batch: set pad_token in its tokenizer_config.json')
     return Pretrained(str(name), model.to(device), tokenizer, device, precision)

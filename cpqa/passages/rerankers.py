@@ -39,7 +39,8 @@ def sound_scores(scores: np.ndarray, passages: Sequence[Passage], name: str) -> 
     if scores.shape != (len(passages),):
         raise RerankError(f'{name} gave scores of shape {scores.shape} for {len(passages)} passages: it must give one a passage')
     for p in (passages[int(i)] for i in np.flatnonzero(~np.isfinite(scores))):
-        raise RerankError(f'{name} gave no finite score to the passage {p.start}:{p.end} of {p.doc_id}: its weights may be damaged, or need a higher precision (fp32)')
+        raise RerankError(f'{name} gave no finite score to the passage {p.start}:{p.end} of {p.doc_id}: its weights may be damaged, or '
+                          'need a higher precision (fp32)')
     return scores
 
 # %% ../../nbs/passages/rerankers.ipynb #398a8930

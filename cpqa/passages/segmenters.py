@@ -125,7 +125,8 @@ def _tokenizer():
 
 def token_offsets(text: str) -> list[Span]:
     "The spans of the tokens of a text of any length, as all-MiniLM-L6-v2 (and BERT in lower case) reads it, without markers."
-    return _tokenizer().encode(re.sub('[\ud800-\udfff]', '?', text), add_special_tokens=False).offsets   # half a character pair is no text to it
+    # half a character pair is no text to it
+    return _tokenizer().encode(re.sub('[\ud800-\udfff]', '?', text), add_special_tokens=False).offsets
 
 # %% ../../nbs/passages/segmenters.ipynb #1e5da79f
 def _pieces(text: str, offsets: Sequence[Span], most: int) -> Iterator[tuple[int, int, int]]:
@@ -143,7 +144,8 @@ class TokenSplitter(Segmenter):
     "Passages of at most `tokens` model tokens in whole words, neighbours sharing up to `overlap` tokens; sentences are cut."
     def __init__(
         self, tokens: int = 512, overlap: int = 128,
-        offsets: Offsets | None = None,   # where the tokens of a text are; None: as all-MiniLM-L6-v2 has them, and the model that comes with cpqa
+        # where the tokens of a text are; None: as all-MiniLM-L6-v2 has them, and the model that comes with cpqa
+        offsets: Offsets | None = None,
         name: str = MINILM,               # whose tokens they are, for manifests
     ):
         _check_sizes(tokens, overlap, 'tokens')
@@ -201,7 +203,8 @@ def as_read(segmenter: Segmenter, documents: Mapping[str, Document], passages: S
     "What is read of passages that stand best first: each by `read`, but for those that lie in one already read. `documents` by id."
     out: list[Passage] = []
     for p in passages:
-        if not any(o.doc_id == p.doc_id and o.start <= p.start and p.end <= o.end for o in out): out.append(segmenter.read(documents[p.doc_id], p))
+        if not any(o.doc_id == p.doc_id and o.start <= p.start and p.end <= o.end for o in out):
+            out.append(segmenter.read(documents[p.doc_id], p))
     return out
 
 # %% ../../nbs/passages/segmenters.ipynb #91214e85
@@ -212,7 +215,8 @@ def heading(document: Document, passage: Passage, fields: Sequence[str] = METADA
     "The head of a passage, of those `fields` of `METADATA` that are known, in their order. Raises `CpqaError` for others."
     if unknown := [f for f in fields if f not in METADATA]:
         raise CpqaError(f'{unknown[0]!r} is not known of a passage when it is embedded: choose among {", ".join(METADATA)}')
-    values = {'title': document.title, 'section': passage.section, 'year': str(document.year or ''), 'source': SOURCES.get(source_of(document), '')}
+    values = {'title': document.title, 'section': passage.section, 'year': str(document.year or ''),
+              'source': SOURCES.get(source_of(document), '')}
     return '; '.join(values[f] for f in fields if values[f])
 
 # %% ../../nbs/passages/segmenters.ipynb #68973d26

@@ -15,7 +15,9 @@ import nupunkt
 from ..core.records import Document, Section
 
 # %% ../../nbs/passages/sentences.ipynb #a6440eeb
-_ABBREVIATIONS = frozenset('al approx ca cf co corp dept dr ed eds eq eqs et etc ex fig figs inc jr ltd mr mrs no nos p pp prof ref refs resp sp spp sr st subsp suppl '
+_ABBREVIATIONS = frozenset(
+    'al approx ca cf co corp dept dr ed eds eq eqs et etc ex fig figs inc jr ltd mr mrs no nos p pp prof ref refs resp sp spp sr st '
+    'subsp suppl '
                            'tab univ var viz vol vols vs jan feb mar apr jun jul aug sep sept oct nov dec'.split())
 
 @cache
@@ -26,8 +28,10 @@ def _splitter() -> nupunkt.PunktSentenceTokenizer:
     return splitter
 
 # %% ../../nbs/passages/sentences.ipynb #9619bfe2
-_STARTERS = ('All|Also|Although|Among|An|At|Because|Before|Both|By|During|Each|Figure|Finally|For|From|Furthermore|Here|However|If|In|It|Its|Many|Moreover|Most|Of|On|One|Only|Our|'
-             'Participants|Patients|Results|Since|Some|Subjects|Such|Table|That|The|Their|Then|There|Therefore|These|They|This|Those|Throughout|Thus|To|Two|Until|We|When|While|With')
+_STARTERS = ('All|Also|Although|Among|An|At|Because|Before|Both|By|During|Each|Figure|Finally|For|From|Furthermore|Here|However|If|In|It|'
+             'Its|Many|Moreover|Most|Of|On|One|Only|Our|'
+             'Participants|Patients|Results|Since|Some|Subjects|Such|Table|That|The|Their|Then|There|Therefore|These|They|This|Those|'
+             'Throughout|Thus|To|Two|Until|We|When|While|With')
 _CITED = r'\[\d[\d\s,;–—-]{0,60}\]'
 _RAISED = r'\d{1,3}(?:[,–-]\d{1,3}){0,20}|[¹²³⁰⁴-⁹]{1,9}'
 _ENDS = re.compile(rf'''[.?!](?:

@@ -132,7 +132,8 @@ def token_counter(encoder: Encoder) -> Count:
     found: Any = getattr(inner, 'tokenizer', None) or getattr(getattr(inner, 'model', None), 'tokenizer', None)
     found = getattr(found, 'backend_tokenizer', found)
     if not hasattr(found, 'to_str'):
-        raise CpqaError(f'the encoder {encoder.describe().get("model")!r} shows no tokenizer to count tokens by: give count=, a function of a text, or sizes in words')
+        raise CpqaError(f'the encoder {encoder.describe().get("model")!r} shows no tokenizer to count tokens by: give count=, a function '
+                        'of a text, or sizes in words')
     tokenizer = type(found).from_str(found.to_str())  # a copy of our own, which cuts nothing
     tokenizer.no_truncation()
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
@@ -142,9 +143,11 @@ def _checked(vectors: np.ndarray, texts: Sequence[str], encoder: Encoder) -> np.
     "The vectors as an encoder should give them. Raises `CpqaError` for another shape, and for what is no number."
     vectors, name = np.asarray(vectors), encoder.describe().get('model')
     if vectors.ndim != 2 or len(vectors) != len(texts):
-        raise CpqaError(f'the encoder {name!r} gave an array of shape {vectors.shape} for {len(texts)} texts: expected one vector each; use another encoder')
+        raise CpqaError(f'the encoder {name!r} gave an array of shape {vectors.shape} for {len(texts)} texts: expected one vector each; '
+                        'use another encoder')
     if not np.isfinite(vectors).all():
-        raise CpqaError(f'the encoder {name!r} gave vectors that hold NaN or infinity: expected finite numbers; use another encoder, or another precision of it')
+        raise CpqaError(f'the encoder {name!r} gave vectors that hold NaN or infinity: expected finite numbers; use another encoder, or '
+                        'another precision of it')
     return vectors.astype(np.float64)
 
 def _text_blocks(texts: Sequence[str], block: int, encode: Callable) -> tuple[np.ndarray, np.ndarray]:
@@ -183,15 +186,19 @@ class _Choices:
         self._check()
 
     def _check(self):
-        if not 0 <= self.overlap < self.words: raise ValueError(f'overlap must be at least 0 and less than words ({self.words}), got {self.overlap}')
-        if not 0 <= self.least <= self.words - self.overlap: raise ValueError(f'least must be 0 to {self.words - self.overlap} (words less overlap), got {self.least}')
-        if self.block < 1 or self.smooth < 0: raise ValueError(f'block must be at least 1 and smooth at least 0, got {self.block} and {self.smooth}')
+        if not 0 <= self.overlap < self.words:
+            raise ValueError(f'overlap must be at least 0 and less than words ({self.words}), got {self.overlap}')
+        if not 0 <= self.least <= self.words - self.overlap:
+            raise ValueError(f'least must be 0 to {self.words - self.overlap} (words less overlap), got {self.least}')
+        if self.block < 1 or self.smooth < 0:
+            raise ValueError(f'block must be at least 1 and smooth at least 0, got {self.block} and {self.smooth}')
         if not isfinite(self.share): raise ValueError(f'share is {self.share}: expected a finite number')
         if self.blocks not in ('mean', 'text'): raise ValueError(f'blocks is {self.blocks!r}: choose mean or text')
 
     def describe(self) -> dict[str, Any]:
         "The splitter's name, version, parameters and encoder, for manifests."
-        return {'segmenter': 'seos', 'version': self.version, 'sentences': VERSION, 'words': self.words, 'overlap': self.overlap, 'unit': self.unit, 'block': self.block,
+        return {'segmenter': 'seos', 'version': self.version, 'sentences': VERSION, 'words': self.words, 'overlap': self.overlap,
+                'unit': self.unit, 'block': self.block,
                 'smooth': self.smooth, 'share': self.share, 'least': self.least, 'blocks': self.blocks, 'encoder': self.encoder.describe()}
 
 # %% ../../nbs/passages/seos.ipynb #efc50881

@@ -69,10 +69,21 @@ class TextTiling(Segmenter):
         apart: int = 4,                   # gaps between two boundaries, at least
         stem: bool = True,                # compare stems, or words as they stand
     ):
-        if words is not None and not 0 <= overlap < words: raise ValueError(f'overlap must be at least 0 and less than words ({words}), got {overlap}')
+        if words is not None and not 0 <= overlap < words:
+            raise ValueError(f'overlap must be at least 0 and less than words ({words}), got {overlap}')
         if min(w, k, apart) < 1 or min(smooth, overlap) < 0:
-            raise ValueError(f'w, k and apart must be at least 1, smooth and overlap at least 0, got {w}, {k}, {apart}, {smooth} and {overlap}')
-        self.words, self.overlap, self.w, self.k, self.smooth, self.share, self.apart, self.stem = words, overlap, w, k, smooth, share, apart, stem
+            raise ValueError(f'w, k and apart must be at least 1, smooth and overlap at least 0, got {w}, {k}, {apart}, {smooth} and '
+                             f'{overlap}')
+        self.words, self.overlap, self.w, self.k, self.smooth, self.share, self.apart, self.stem = (
+            words,
+            overlap,
+            w,
+            k,
+            smooth,
+            share,
+            apart,
+            stem,
+        )
 
     @classmethod
     def named(cls, sizes: str, encoder: Any = None) -> Self:
@@ -94,7 +105,10 @@ class TextTiling(Segmenter):
         if self.words is None: return cuts
         weak = np.interp(before[1:], self.w * np.arange(1, len(scores) + 1), scores) if len(scores) else np.zeros(len(spans) - 1)
         most = self.words - self.overlap
-        return sorted(cuts + [c for a, b in pairwise([0, *cuts, len(spans)]) for c in split_long(a, b, lengths, weak, most, min(most, self.words // 4))])
+        return sorted(
+            cuts
+            + [c for a, b in pairwise([0, *cuts, len(spans)]) for c in split_long(a, b, lengths, weak, most, min(most, self.words // 4))]
+        )
 
     def split(self, document: Document) -> list[Passage]:
         "The passages of a document in order; none where it has no text."

@@ -46,7 +46,8 @@ class Calibration(Protocol):
     def probability(self, scores: np.ndarray) -> np.ndarray: ...
 
 class TwoStage:
-    "Ranks the passages of documents found by a first stage: by a reranker that knows its weight and the first stage, or by fusion of a weaker one's order, the stored vectors' and the first stage's."
+    """Ranks the passages of documents found by a first stage: by a reranker that knows its weight and the first stage, or by fusion of a
+    weaker one's order, the stored vectors' and the first stage's."""
     def __init__(
         self,
         vectors: PassageVectors,
@@ -65,8 +66,10 @@ class TwoStage:
         reranker = reranker or BM25Reranker()
         combine = combine or ('sum' if first_weight(reranker) else 'fusion')
         if combine not in get_args(Combine): raise CpqaError(f'{combine!r} is not a way to combine: choose {", ".join(get_args(Combine))}')
-        if threshold is not None and calibrator is None: raise CpqaError('a threshold is a probability, and there is no calibrator: give one, or leave out the threshold')
-        if threshold is not None and not 0 <= threshold <= 1: raise CpqaError(f'the threshold is a probability from 0 to 1, got {threshold}')
+        if threshold is not None and calibrator is None:
+            raise CpqaError('a threshold is a probability, and there is no calibrator: give one, or leave out the threshold')
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise CpqaError(f'the threshold is a probability from 0 to 1, got {threshold}')
         if budget_ms is not None and not budget_ms >= 0: raise CpqaError(f'the budget is in milliseconds, at least 0, got {budget_ms}')
         if wave < 1 or settle < 0: raise CpqaError(f'a wave has at least 1 passage, and settle is at least 0: got {wave} and {settle}')
         self.vectors, self.reranker, self.rrf_k, self.combine = vectors, reranker, rrf_k, combine
@@ -77,11 +80,13 @@ class TwoStage:
         "The passages of these documents as the library cut them, and their rows; none of retracted articles or bare titles."
         return _candidates(self.vectors, documents)
 
-    def choose(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int, route: dict[str, str] | None = None) -> 'Selection':
+    def choose(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int,
+               route: dict[str, str] | None = None) -> 'Selection':
         "The best `n` passages of `documents`, which come best first, for `question`, whose embedding is `vector` of shape (dim,)."
         return _choose(self, question, vector, documents, n, route or {})
 
-    def select(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int, route: dict[str, str] | None = None) -> list[Evidence]:
+    def select(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int,
+               route: dict[str, str] | None = None) -> list[Evidence]:
         "The evidence that `choose` chooses."
         return list(self.choose(question, vector, documents, n, route).evidence)
 
@@ -112,11 +117,13 @@ def best_first(passages: Sequence[Passage], cosines: np.ndarray) -> list[int]:
 
 # %% ../../nbs/passages/two_stage.ipynb #1033e889
 def _order(stage: TwoStage, scores: np.ndarray, cosines: np.ndarray, ranks: np.ndarray, first: Sequence[int]) -> list[int]:
-    "Numbers of the passages, best first; `scores` are NaN where the reranker has not been, `ranks` are those of their documents, `first` is the order before."
+    """Numbers of the passages, best first; `scores` are NaN where the reranker has not been, `ranks` are those of their documents,
+    `first` is the order before."""
     scored = np.flatnonzero(~np.isnan(scores))
     by = lambda values: scored[np.argsort(-values, kind='stable')].tolist()
     if stage.combine == 'fusion':   # passages stand in the order of their documents
-        rankings = [by(cosines[scored]), scored] if isinstance(stage.reranker, NoReranker) else [by(scores[scored]), by(cosines[scored]), scored]
+        rankings = [by(cosines[scored]), scored] if isinstance(stage.reranker,
+                                                               NoReranker) else [by(scores[scored]), by(cosines[scored]), scored]
         read = [int(h.id) for h in reciprocal_rank_fusion([[Hit(str(i), 0.0) for i in r] for r in rankings], stage.rrf_k)]
     else: read = by(with_first(scores[scored], ranks[scored], first_weight(stage.reranker) if stage.combine == 'sum' else 0))
     return read + [i for i in first if np.isnan(scores[i])]
@@ -130,7 +137,8 @@ def comparable(reranker: Reranker) -> bool:
 def _fault(reranker: Reranker, e: Exception) -> str:
     return f'the reranker {type(reranker).__name__} failed ({short(str(e) or type(e).__name__)}): the order of the first stage stands'
 
-def _rerank(stage: TwoStage, question: str, passages: Sequence[Passage], cosines: np.ndarray, ranks: np.ndarray, first: list[int], n: int, start: float) -> tuple[np.ndarray, str, tuple[str, ...]]:
+def _rerank(stage: TwoStage, question: str, passages: Sequence[Passage], cosines: np.ndarray, ranks: np.ndarray, first: list[int], n: int,
+            start: float) -> tuple[np.ndarray, str, tuple[str, ...]]:
     "Scores in waves: one a passage, NaN where none was made; why it ended; notes. `start` is when the clock of the budget started."
     scores = np.full(len(passages), np.nan)
     in_waves = stage.budget_ms is not None and comparable(stage.reranker)
@@ -162,14 +170,16 @@ def _above(stage: TwoStage, order: list[int], scores: np.ndarray) -> list[int]:
     return [i for i in order if p[i] >= stage.threshold]
 
 # %% ../../nbs/passages/two_stage.ipynb #f30f152c
-def _read(stage: TwoStage, order: Sequence[int], passages: Sequence[Passage], documents: Mapping[str, Document], n: int) -> list[tuple[int, Passage]]:
+def _read(stage: TwoStage, order: Sequence[int], passages: Sequence[Passage], documents: Mapping[str, Document],
+          n: int) -> list[tuple[int, Passage]]:
     "The number of each of the best `n` passages, and what is read for it."
     if stage.segmenter is None: return [(i, passages[i]) for i in order[:n]]
     out: list[tuple[int, Passage]] = []
     for i in order:
         if len(out) >= n: break
         p = passages[i]
-        if not any(o.doc_id == p.doc_id and o.start <= p.start and p.end <= o.end for _, o in out): out.append((i, stage.segmenter.read(documents[p.doc_id], p)))
+        if not any(o.doc_id == p.doc_id and o.start <= p.start and p.end <= o.end for _, o in out):
+            out.append((i, stage.segmenter.read(documents[p.doc_id], p)))
     return out
 
 # %% ../../nbs/passages/two_stage.ipynb #15dd616d
@@ -195,7 +205,8 @@ def _choose(stage: TwoStage, question: str, vector: np.ndarray, documents: Seque
     read = _read(stage, kept, passages, by_id, n)
     end = order.index(read[-1][0]) if len(read) >= n > 0 else len(order)
     if out := [i for i in order[:end] if i not in set(kept)]: notes += (_left_out(stage, scores[out]),)
-    evidence = tuple(_evidence(shown, float(cosines[i]), by_id[shown.doc_id], route, None if np.isnan(p[i]) else float(p[i])) for i, shown in read)
+    evidence = tuple(_evidence(shown, float(cosines[i]), by_id[shown.doc_id], route, None if np.isnan(p[i]) else float(p[i])) for i,
+                     shown in read)
     return Selection(evidence, len(passages), int((~np.isnan(scores)).sum()), stopped, notes, round((stage.clock() - start) * 1000, 2))
 
 def _left_out(stage: TwoStage, scores: np.ndarray) -> str:
@@ -215,7 +226,8 @@ def title_passages(documents: Iterable[Document], passages: Sequence[Passage]) -
 
 # %% ../../nbs/passages/two_stage.ipynb #aea8ed46
 def rerank_documents(question: str, hits: Sequence[Hit], passages: Sequence[Passage], reranker: Reranker) -> list[Hit]:
-    "The hits by the score of each one's best passage, and their ranks where the reranker has a weight for them (`with_first`); those of which no passage is given follow in their order."
+    """The hits by the score of each one's best passage, and their ranks where the reranker has a weight for them (`with_first`); those
+    of which no passage is given follow in their order."""
     best: dict[str, float] = {}
     for passage, score in zip(passages, sound_scores(reranker.score(question, passages), passages, 'the reranker')):
         best[passage.doc_id] = max(best.get(passage.doc_id, -math.inf), float(score))
@@ -227,7 +239,8 @@ def rerank_documents(question: str, hits: Sequence[Hit], passages: Sequence[Pass
 # %% ../../nbs/passages/two_stage.ipynb #70464ffb
 class Reranked:
     "A retriever whose first `depth` hits a reranker reorders, by the best of the passages that `passages_of(ids)` gives."
-    def __init__(self, retriever: Retriever, reranker: Reranker, passages_of: Callable[[Sequence[str]], Sequence[Passage]], depth: int = 50):
+    def __init__(self, retriever: Retriever, reranker: Reranker, passages_of: Callable[[Sequence[str]], Sequence[Passage]],
+                 depth: int = 50):
         if depth < 1: raise CpqaError(f'the depth must be at least 1, got {depth}')
         self.retriever, self.reranker, self.passages_of, self.depth = retriever, reranker, passages_of, depth
         self.notes: list[str] = []   # one a query for which the reranker failed

@@ -26,7 +26,8 @@ from .rule_rewriter import RuleRewriter, runs
 # %% ../../nbs/retrieval/rewriters.ipynb #e587e212
 class Recipe(Record, frozen=True):
     """A way to rewrite: its `name`, what it `does`, the `paper` it comes from, and the orders (`steps`) for the model, none for the rules.
-    What the model writes `becomes` rungs, or texts for dense search: 'beside' the question, 'instead' of it, or 'joined' to it; at most `most` of them."""
+    What the model writes `becomes` rungs, or texts for dense search: 'beside' the question, 'instead' of it, or 'joined' to it; at most `most` of them.
+    """
     name: str
     does: str
     paper: str = ''
@@ -48,15 +49,22 @@ the core concepts alone. Use AND, OR, NOT, parentheses, quoted phrases and the t
 Form: {"queries": [{"query": "...", "why": "..."}]}'''
 
 # %% ../../nbs/retrieval/rewriters.ipynb #8f0aeee0
-_PASSAGE = _DATA + '''The data holds a question. Write a passage of 60 to 120 words, in the style of an abstract in PubMed, that answers it. It is only used to find
+_PASSAGE = (
+    _DATA
+    + '''The data holds a question. Write a passage of 60 to 120 words, in the style of an abstract in PubMed, that answers it. It is only used to find
 real abstracts that are like it, so a likely answer is enough. Form: {"texts": ["..."]}'''
+)
 RECIPES = (
     Recipe('rules', 'MeSH names and word lists, without a language model'),
     Recipe('llm', 'normalise the question, then a ladder of Boolean queries', 'He et al., section III.B', (_ANALYSE, _EXPRESS)),
-    Recipe('query2doc', 'a written passage is joined to the question', 'Wang, Yang and Wei 2023, arXiv:2303.07678', (_PASSAGE,), 'joined', 1),
-    Recipe('hyde', 'written passages are embedded beside the question', 'Gao et al. 2023, arXiv:2212.10496', (_PASSAGE.replace('a passage of', 'three different passages, each of'),), 'beside', 3),
-    Recipe('rag-fusion', 'further questions are searched beside the question, and the rankings fused', 'Rackauckas 2024, arXiv:2402.03367', (_DATA
-           + 'The data holds a question. Write four other questions, each about one aspect of it or in other words. Form: {"texts": ["...", "..."]}',), 'beside', 4),
+    Recipe('query2doc', 'a written passage is joined to the question', 'Wang, Yang and Wei 2023, arXiv:2303.07678', (_PASSAGE,), 'joined',
+           1),
+    Recipe('hyde', 'written passages are embedded beside the question', 'Gao et al. 2023, arXiv:2212.10496',
+           (_PASSAGE.replace('a passage of', 'three different passages, each of'),), 'beside', 3),
+    Recipe('rag-fusion', 'further questions are searched beside the question, and the rankings fused', 'Rackauckas 2024, arXiv:2402.03367',
+           (_DATA
+           + 'The data holds a question. Write four other questions, each about one aspect of it or in other words. Form: {"texts": '
+             '["...", "..."]}',), 'beside', 4),
 )
 
 # %% ../../nbs/retrieval/rewriters.ipynb #f4ba937e
@@ -130,7 +138,8 @@ def repaired(text: str) -> str:
 LONGEST_RUNG = 2000
 
 def checked_rungs(proposals: tuple[Proposal | str, ...], most: int = 8) -> tuple[tuple[BooleanQuery, ...], list[str]]:
-    "The `proposals` that can be searched, repaired where that was needed, each once, at most `most`; and what was changed or dropped, in words."
+    """The `proposals` that can be searched, repaired where that was needed, each once, at most `most`; and what was changed or dropped,
+    in words."""
     rungs, notes = dict[str, BooleanQuery](), list[str]()
     for p in proposals:
         p = Proposal(p) if isinstance(p, str) else p
@@ -178,7 +187,8 @@ class LLMRewriter(_ByModel):
         except Exception as e: return Analysis(plain.question), [f'the first step of the model failed: {short(str(e), 120)}']
         understood = one_line(a.question, 1000)
         said = _words(understood)
-        if 2 * len(said & (_words(plain.question) | _words(question))) > len(said): return Analysis(understood, a.concepts[:20], a.relations[:20], one_line(a.intent)), []
+        if 2 * len(said & (_words(plain.question) | _words(question))) > len(said):
+            return Analysis(understood, a.concepts[:20], a.relations[:20], one_line(a.intent)), []
         return Analysis(plain.question), [f'the model made another question of it, which is not used: {short(understood, 80)!r}']
 
     def rewrite(self, question: str) -> Rewriting:
@@ -205,14 +215,16 @@ class ExpandingRewriter(_ByModel):
             texts = list(dict.fromkeys(t for text in said if (t := one_line(text, 2000))))[:self.recipe.most]
             if not texts: raise CpqaError('it wrote no text')
         except Exception as e:
-            return Rewriting(plain.question, plain.rungs, (), (*plain.notes, f'the model wrote no texts ({short(str(e), 120)}): the question stands alone'), plain.rewriter)
+            return Rewriting(plain.question, plain.rungs, (),
+                             (*plain.notes, f'the model wrote no texts ({short(str(e), 120)}): the question stands alone'), plain.rewriter)
         ways = {'joined': (f'{plain.question} {texts[0]}',), 'beside': (plain.question, *texts), 'instead': tuple(texts)}
         return Rewriting(plain.question, plain.rungs, ways[self.recipe.becomes], plain.notes, self.name)
 
 # %% ../../nbs/retrieval/rewriters.ipynb #0f7453f3
 REWRITERS: Mapping[str, Recipe] = {r.name: r for r in RECIPES}
 
-def rewriter(name: str = 'rules', llm: LLM | None = None, vocabulary: Container[str] | Callable[[str], bool] = (), espell: Callable[[str], str] | None = None) -> Rewriter:
+def rewriter(name: str = 'rules', llm: LLM | None = None, vocabulary: Container[str] | Callable[[str], bool] = (),
+             espell: Callable[[str], str] | None = None) -> Rewriter:
     "The rewriter of this `name`; all but the rules need an `llm`. `vocabulary` and `espell` are those of the speller."
     if name not in REWRITERS: raise CpqaError(f'there is no rewriter {name[:40]!r}: choose one of {", ".join(REWRITERS)}')
     recipe, rules = REWRITERS[name], RuleRewriter(vocabulary=vocabulary, espell=espell)

@@ -198,7 +198,8 @@ def _corrected(speller: Speller, word: str) -> str:
 # %% ../../nbs/retrieval/spelling.ipynb #7c5c35bb
 def _correct(speller: Speller, text: str) -> tuple[str, tuple[Respelled, ...]]:
     found = list(re.finditer(r"[^\W_]+(?:[-'’][^\W_]+)*", text))
-    read = [_corrected(speller, m[0].lower()) if _may_err(m[0], i) and not speller.known(m[0].lower()) else m[0] for i, m in enumerate(found)]
+    read = [_corrected(speller, m[0].lower()) if _may_err(m[0], i) and not speller.known(m[0].lower()) else m[0] for i,
+            m in enumerate(found)]
     for i, meant in list(_confused([w.lower() for w in read])): read[i] = meant
     changed = [(m, w) for m, w in zip(found, read) if w.lower() != m[0].lower()]
     for m, w in reversed(changed): text = text[:m.start()] + w + text[m.end():]

@@ -43,7 +43,8 @@ def piece_tokenizer(marks: tuple[str, ...], pair: str, single: str, pad: str, en
     tokenizer = tk.Tokenizer(tk.models.Unigram([(p, -2.0 if len(p) == 1 else -1.0) for p in pieces], unk_id=marks.index('<unk>')))
     tokenizer.normalizer, tokenizer.pre_tokenizer = tk.normalizers.Lowercase(), tk.pre_tokenizers.Metaspace()
     tokenizer.decoder = tk.decoders.Metaspace()
-    tokenizer.post_processor = tk.processors.TemplateProcessing(single=single, pair=pair, special_tokens=[(m, n) for n, m in enumerate(marks)])
+    tokenizer.post_processor = tk.processors.TemplateProcessing(single=single, pair=pair,
+                                                                special_tokens=[(m, n) for n, m in enumerate(marks)])
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, pad_token=pad, unk_token='<unk>',
                                                 eos_token=end, model_input_names=['input_ids', 'attention_mask'])
 
@@ -58,7 +59,8 @@ def _save(model: str, config: dict[str, Any], tokenizer: Any, folder: Path, seed
         tokenizer.save_pretrained(folder)
     return Path(folder)
 
-_BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, max_position_embeddings=512, initializer_range=0.3)
+_BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, max_position_embeddings=512,
+             initializer_range=0.3)
 
 def tiny_bert(folder: Path, labels: int = 1, seed: int = 0) -> Path:
     "Writes a BERT cross-encoder with `labels` scores a pair to the folder."

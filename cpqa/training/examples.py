@@ -48,7 +48,8 @@ class Group(Record, frozen=True):
         if not self.query.strip(): raise ValueError('a group needs a query that is not empty')
         if not self.positives: raise ValueError('a group needs at least one positive text')
         if not all(t.strip() for t in (*self.positives, *self.negatives)): raise ValueError('one of the texts is empty')
-        if both := set(self.positives) & set(self.negatives): raise ValueError(f'a text is positive and negative at once: {min(both)[:60]!r}')
+        if both := set(self.positives) & set(self.negatives):
+            raise ValueError(f'a text is positive and negative at once: {min(both)[:60]!r}')
 
 class ExamplesError(CpqaError):
     "Examples that cannot be read, or that cannot be checked."
@@ -68,9 +69,12 @@ def pair_read(title: str, text: str) -> str:
     return pair_text(Passage('x', 0, len(text), text, title), titles=True) if text else clean_text(title)
 
 # %% ../../nbs/training/examples.ipynb #69ebacbc
-TOY_ASKED = {'q1': ('Does aspirin lower the risk of colon polyps?', '7B1', 't1', TOY[0].text[:47]), 'q2': ('Which test finds more polyps?', '8B2', 't2', TOY[1].text),
-             'q3': ('Does tamoxifen prevent recurrence?', '10B1', 't3', TOY[2].text), 'q4': ('Does daily aspirin lower the risk of colon polyps?', '10B2', 't1', TOY[0].text[48:])}
-_BALM = 'TITLE:\n A trial of balm\n\nBODY.RESULTS:\n Pain fell by half with balm. The balm smelled of mint. Nobody counted the sleepless nights.'
+TOY_ASKED = {'q1': ('Does aspirin lower the risk of colon polyps?', '7B1', 't1', TOY[0].text[:47]),
+             'q2': ('Which test finds more polyps?', '8B2', 't2', TOY[1].text),
+             'q3': ('Does tamoxifen prevent recurrence?', '10B1', 't3', TOY[2].text),
+             'q4': ('Does daily aspirin lower the risk of colon polyps?', '10B2', 't1', TOY[0].text[48:])}
+_BALM = ('TITLE:\n A trial of balm\n\nBODY.RESULTS:\n Pain fell by half with balm. The balm smelled of mint. Nobody counted the sleepless '
+         'nights.')
 
 def _lines(rows: Iterable[Any]) -> str: return '\n'.join(map(json.dumps, rows))
 
@@ -78,35 +82,43 @@ def _toy_bioasq(folder: Path):
     (folder/'qrels').mkdir(parents=True)
     (folder/'corpus.jsonl').write_text(_lines({'_id': d.id, 'title': d.title, 'text': d.text} for d in TOY))
     (folder/'queries.jsonl').write_text(_lines({'_id': q, 'text': text, 'batch': batch} for q, (text, batch, _, _) in TOY_ASKED.items()))
-    (folder/'snippets.jsonl.gz').write_bytes(gzip.compress(_lines({'query-id': q, 'corpus-id': d, 'text': s} for q, (_, _, d, s) in TOY_ASKED.items()).encode()))
-    (folder/'qrels'/'test.tsv').write_text('query-id\tcorpus-id\tscore\n' + ''.join(f'{q}\t{d}\t1\n' for q, (_, _, d, _) in TOY_ASKED.items()))
+    (folder/'snippets.jsonl.gz').write_bytes(gzip.compress(_lines({'query-id': q, 'corpus-id': d, 'text': s} for q,
+                                                                  (_, _, d, s) in TOY_ASKED.items()).encode()))
+    (folder/'qrels'/'test.tsv').write_text('query-id\tcorpus-id\tscore\n'
+                                           + ''.join(f'{q}\t{d}\t1\n' for q, (_, _, d, _) in TOY_ASKED.items()))
 
 def _toy_evidence(folder: Path):
     folder.mkdir(parents=True)
     names, mark = {part_of(name): name for name in ('PMC1', 'PMC2', 'PMC3', 'PMC4')}, [_BALM.index('Pain fell'), _BALM.index(' The balm')]
     (folder/'articles.jsonl').write_text(_lines({'pmcid': name, 'text': _BALM} for name in names.values()))
-    (folder/'questions.jsonl').write_text(_lines({'id': f'e-{part}', 'pmcid': name, 'question': f'What does balm do to pain in {name}?', 'evidence': [mark]} for part, name in names.items()))
+    (folder/'questions.jsonl').write_text(_lines({'id': f'e-{part}', 'pmcid': name, 'question': f'What does balm do to pain in {name}?',
+                                                  'evidence': [mark]} for part, name in names.items()))
 
 # %% ../../nbs/training/examples.ipynb #199b013d
 def _toy_medquad(folder: Path):
     stems = [f'{n:07d}' for n in range(1, 20)]
     kept, other = [s for s in stems if not medquad_held(f'1_Toy_QA/{s}')][:2]
-    pages = {kept: {'What is hay fever ?': 'A sneeze in spring.', 'How to treat hay fever ?': 'Stay inside.'}, other: {'What is hay fever ?': 'Pollen in the nose.'},
+    pages = {kept: {'What is hay fever ?': 'A sneeze in spring.', 'How to treat hay fever ?': 'Stay inside.'},
+             other: {'What is hay fever ?': 'Pollen in the nose.'},
              next(s for s in stems if medquad_held(f'1_Toy_QA/{s}')): {'What is a wart ?': 'A bump of the skin.'}}
     (folder/'1_Toy_QA').mkdir(parents=True)
     for stem, answers in pages.items():
-        xml = ''.join(f'<QAPair><Question qid="{stem}-{n}">{q}</Question><Answer>{a}</Answer></QAPair>' for n, (q, a) in enumerate(answers.items(), 1))
+        xml = ''.join(f'<QAPair><Question qid="{stem}-{n}">{q}</Question><Answer>{a}</Answer></QAPair>' for n,
+                      (q, a) in enumerate(answers.items(), 1))
         (folder/'1_Toy_QA'/f'{stem}.xml').write_text(f'<Document><QAPairs>{xml}</QAPairs></Document>')
 
 def _toy_pubmedqa(folder: Path):
     folder.mkdir(parents=True)
     abstract = lambda q, said, conclusion: {'QUESTION': q, 'CONTEXTS': [said], 'LONG_ANSWER': conclusion, 'final_decision': 'yes'}
-    (folder/'ori_pqal.json').write_text(json.dumps({'7': abstract('Does tea calm?', 'We gave tea to ten mice.', 'Tea calms mice.'), '8': abstract('Does coffee wake?', 'We gave it to nobody.', 'It may.')}))
+    (folder/'ori_pqal.json').write_text(json.dumps({'7': abstract('Does tea calm?', 'We gave tea to ten mice.', 'Tea calms mice.'),
+                                                    '8': abstract('Does coffee wake?', 'We gave it to nobody.', 'It may.')}))
     (folder/'test_ground_truth.json').write_text(json.dumps({'8': 'yes'}))
 
 def toy_sets(folder: str | Path) -> Path:
     "Writes the invented sets into the folder."
-    for name, write in {'bioasq_beir': _toy_bioasq, 'evidence_inference': _toy_evidence, 'medquad': _toy_medquad, 'pubmedqa': _toy_pubmedqa}.items(): write(Path(folder)/name)
+    for name, write in {'bioasq_beir': _toy_bioasq, 'evidence_inference': _toy_evidence, 'medquad': _toy_medquad,
+                        'pubmedqa': _toy_pubmedqa}.items():
+        write(Path(folder)/name)
     return Path(folder)
 
 def medquad_held(topic: str) -> bool:
@@ -132,7 +144,8 @@ def _snippets(pairs: Iterable[Pair], documents: Mapping[str, Document], share: f
     "A share of the snippets as they are read; those that are all of the text or of the title of their document are left out."
     for p in pairs:
         d = documents.get(p.doc_id) or Document(p.doc_id)
-        if plain_words(p.text) not in (plain_words(d.text), plain_words(d.title)) and _by_chance(f'{p.question_id} {p.text}', share): yield read(d.title, p.text)
+        if plain_words(p.text) not in (plain_words(d.text), plain_words(d.title)) and _by_chance(f'{p.question_id} {p.text}', share):
+            yield read(d.title, p.text)
 
 def bioasq_groups(
     folder: str | Path,                   # in the layout of BEIR, with snippets.jsonl.gz
@@ -163,9 +176,11 @@ def evidence_groups(
     segmenter: Segmenter | None = None,       # None: whole sentences, 128 words, 32 shared
 ) -> Iterator[Group]:
     "The questions of Evidence Inference about one half of the articles, with passages of their article. Raises `CpqaError`."
-    m, segmenter, near, faults = read_marked(folder), segmenter or SentenceSplitter(128, 32), BM25Reranker(), [] if faults is None else faults
+    m, segmenter, near, faults = read_marked(folder), segmenter or SentenceSplitter(128,
+        32), BM25Reranker(), [] if faults is None else faults
     faults += m.faults
-    passages_of, texts = cache(lambda article: segmenter.split(m.articles[article])), lambda passages: [read(p.title, p.text) for p in passages]
+    passages_of, texts = cache(lambda article: segmenter.split(m.articles[article])), lambda passages: [read(p.title,
+        p.text) for p in passages]
     for q in m.questions:
         article, spans = q.gold_pmids[0], m.spans[q.id]
         if part_of(article) != part: continue
@@ -186,7 +201,8 @@ def medquad_groups(
     seed: int = 0,
     faults: list[str] | None = None,      # gets a sentence for all that is left out
 ) -> Iterator[Group]:
-    "MedQuAD's questions, those with the same words as one group, with answers about the same topic as negatives, then others. Raises `CpqaError`."
+    """MedQuAD's questions, those with the same words as one group, with answers about the same topic as negatives, then others. Raises
+    `CpqaError`."""
     questions = load('medquad', folder)
     if faults is not None: faults += questions.faults
     asked, pages = defaultdict(list), defaultdict(list)
@@ -236,7 +252,9 @@ class _Own(msgspec.Struct, forbid_unknown_fields=True):
 
 def _own_lines(path: Path, faults: list[str]) -> Iterator[Group]:
     for where, row in json_lines(path, _Own, faults):
-        try: yield Group(row.query, tuple(dict.fromkeys(row.positives)), tuple(dict.fromkeys(row.negatives)), row.source, str(row.key) or row.query)
+        try:
+            yield Group(row.query, tuple(dict.fromkeys(row.positives)), tuple(dict.fromkeys(row.negatives)), row.source,
+                        str(row.key) or row.query)
         except UNFIT as e: faults.append(f'{where}: {why(e)}')
 
 def _own_folder(folder: Path, split: str | None, read: Reads, faults: list[str]) -> Iterator[Group]:
@@ -259,9 +277,14 @@ def own_groups(
     path, found = Path(path), []
     if not path.exists(): raise ExamplesError(f'{path} is not there: give a folder in the layout of BEIR, or a file of JSON lines')
     groups = list(_own_folder(path, split, read, found) if path.is_dir() else _own_lines(path, found))
-    example = 'expected {"query": "...", "positives": ["..."], "negatives": ["..."]} on each line' if path.is_file() else 'expected queries with documents that answer them'
+    example = (
+        'expected {"query": "...", "positives": ["..."], "negatives": ["..."]} on each line'
+        if path.is_file()
+        else 'expected queries with documents that answer them'
+    )
     if found and (faults is None or not groups):
-        raise ExamplesError(f'{path.name}: {len(found):,} faults beside {len(groups):,} groups, the first: {"; ".join(found[:3])}: {example}; mend them, or read without them (faults=[])')
+        raise ExamplesError(f'{path.name}: {len(found):,} faults beside {len(groups):,} groups, the first: {"; ".join(found[:3])}: '
+                            f'{example}; mend them, or read without them (faults=[])')
     if not groups: raise ExamplesError(f'{path.name} holds no group: {example}')
     if faults is not None: faults += found
     return groups

@@ -153,7 +153,8 @@ class Mined(Record, frozen=True):
     groups: tuple[Group, ...]
     counts: dict[str, int]    # kept; right, excluded, empty, skipped, too good; groups without a negative
 
-def _candidates(hits: Sequence[Hit], documents: Mapping[str, Document], right: Sequence[str], exclude: Reserved, depth: int, read: Reads, counts: Counter) -> list[str]:
+def _candidates(hits: Sequence[Hit], documents: Mapping[str, Document], right: Sequence[str], exclude: Reserved, depth: int, read: Reads,
+                counts: Counter) -> list[str]:
     "The texts of the hits that could be negatives, at most `depth`."
     out: dict[str, None] = {}
     for hit in hits:
@@ -162,7 +163,8 @@ def _candidates(hits: Sequence[Hit], documents: Mapping[str, Document], right: S
         text, body = read(document.title, document.text), plain_words(document.text)
         whole = plain_words(f'{document.title} {document.text}')
         forms = {body, whole, plain_words(text)}
-        why = 'excluded' if hit.id in exclude.documents or not exclude.texts.isdisjoint(forms) else 'empty' if not body else 'right' if any(t in whole or body in t for t in right) else ''
+        why = 'excluded' if hit.id in exclude.documents or not exclude.texts.isdisjoint(forms) else 'empty' if not body else 'right' if any(
+            t in whole or body in t for t in right) else ''
         if why: counts[why] += 1
         else: out[text] = None
     return list(out)
@@ -189,7 +191,8 @@ def mine(
 ) -> Mined:
     "The groups, each with mined negatives after its own. Raises `CpqaError` for settings that cannot be."
     if not retrievers: raise CpqaError('there is no retriever to mine with: give at least one, such as TermRetriever(library)')
-    if not 0 < depth + skip_top <= look: raise CpqaError(f'{look} hits are looked at, too few for {depth} negatives after {skip_top} skipped: raise look')
+    if not 0 < depth + skip_top <= look:
+        raise CpqaError(f'{look} hits are looked at, too few for {depth} negatives after {skip_top} skipped: raise look')
     hits = ranked([g.query for g in groups], retrievers, look)
     if not isinstance(exclude, Reserved): exclude = Reserved(documents=dict.fromkeys(exclude, 'asked for'))
     by_id, counts, out = _fetched(hits, documents), Counter(), []

@@ -40,7 +40,8 @@ def _forms(title: str, text: str) -> set[str]:
 def _bioasq_reserved(folder: Path, rounds: set[int]) -> tuple[set[str], set[str], dict[str, Document]]:
     "The questions of other rounds, the documents that are gold for them alone, and the corpus by id."
     c, round_of = read_collection(folder), {p.question_id: p.round for p in snippet_pairs(folder)}
-    gold = {known: {d for q, grades in c.qrels.items() if (round_of.get(q) in rounds) == known for d, grade in grades.items() if grade > 0} for known in (True, False)}
+    gold = {known: {d for q, grades in c.qrels.items() if (round_of.get(q) in rounds) == known for d,
+                    grade in grades.items() if grade > 0} for known in (True, False)}
     return {q for q in c.queries if round_of.get(q) not in rounds}, gold[False] - gold[True], {d.id: d for d in c.documents()}
 
 def reserved(data: str | Path, rounds: Iterable[int] = TRAINED) -> Reserved:
@@ -64,7 +65,8 @@ def held_out(group: Group, reserved: Reserved = Reserved()) -> str:
     if group.key in ids.get(group.source, ()): return f'{group.source}: its question or document is reserved'
     if group.source == 'evidence-inference' and part_of(group.key) == 'test': return 'evidence-inference: its article is of the test half'
     if group.source == 'medquad' and medquad_held(group.key): return 'medquad: its topic is held out'
-    if any(plain_words(t) in reserved.texts for t in (group.query, *group.positives, *group.negatives)): return f'{group.source}: it holds a text of a reserved document'
+    if any(plain_words(t) in reserved.texts for t in (group.query, *group.positives, *group.negatives)):
+        return f'{group.source}: it holds a text of a reserved document'
     return ''
 
 def without_held_out(groups: Iterable[Group], reserved: Reserved) -> tuple[list[Group], dict[str, int]]:
@@ -92,7 +94,8 @@ def candidates(queries: Sequence[str], others: Sequence[str], share: float = 0.8
     if not 0 < share <= 1: raise ExamplesError(f'the share of words in common must be above 0 and at most 1, got {share}')
     sets = [[_words(t) for t in texts] for texts in (queries, others)]
     frequency = Counter(w for side in sets for words in side for w in words)
-    rare = lambda words: sorted(words, key=lambda w: (frequency[w], w))[:len(words) - math.ceil(share * len(words) - 1e-9) + 1] if words else []
+    rare = lambda words: sorted(words,
+                                key=lambda w: (frequency[w], w))[:len(words) - math.ceil(share * len(words) - 1e-9) + 1] if words else []
     index: dict[str, list[int]] = defaultdict(list)
     for j, words in enumerate(sets[1]):
         for w in rare(words): index[w].append(j)
@@ -109,10 +112,12 @@ def near_duplicates(
 ) -> list[tuple[int, int, float]]:
     "Pairs that are alike, as (place among `queries`, place among `others`, share): by query, the most alike first."
     one, two = ([_words(t) for t in texts] for texts in (queries, others)) if encoder is None else ([], [])
-    found = _near_vectors(queries, others, share, encoder) if encoder else ((i, j, _share(one[i], two[j])) for i, j in candidates(queries, others, share))
+    found = _near_vectors(queries, others, share, encoder) if encoder else ((i, j, _share(one[i], two[j])) for i,
+        j in candidates(queries, others, share))
     return sorted((f for f in found if f[2] >= share - 1e-9), key=lambda f: (f[0], -f[2], f[1]))
 
-def _near_vectors(queries: Sequence[str], others: Sequence[str], cosine: float, encoder: Encoder, block: int = 1024) -> Iterator[tuple[int, int, float]]:
+def _near_vectors(queries: Sequence[str], others: Sequence[str], cosine: float, encoder: Encoder,
+                  block: int = 1024) -> Iterator[tuple[int, int, float]]:
     if not queries or not others: return
     left, right = encoder.encode(queries, 'query'), encoder.encode(others, 'query')
     for first in range(0, len(left), block):
@@ -128,15 +133,20 @@ def _mirage(folder: Path, rounds: set[int]) -> Iterator[tuple[str, list[str]]]:
         yield f'mirage-{name}', [q.question for q in load(name, folder) if not in_training(q)]
 
 def test_questions(data: str | Path, rounds: Iterable[int] = TRAINED) -> dict[str, list[str]]:
-    "The questions of each test set that is there in `data`, by its name; `rounds` are those trained on. Raises `ExamplesError` where there is none."
+    """The questions of each test set that is there in `data`, by its name; `rounds` are those trained on. Raises `ExamplesError` where
+    there is none."""
     data, rounds = Path(data), set(rounds)
     found: dict[str, list[str]] = {}
-    if (folder := data/'bioasq_beir').is_dir(): found['bioasq'] = list({p.question_id: p.question for p in snippet_pairs(folder) if p.round not in rounds}.values())
+    if (folder := data/'bioasq_beir').is_dir():
+        found['bioasq'] = list({p.question_id: p.question for p in snippet_pairs(folder) if p.round not in rounds}.values())
     found |= _mirage(data/'mirage', rounds)
     if (folder := data/'pubmedqa').is_dir(): found['pubmedqa'] = [q.question for q in load('pubmedqa', folder)]
-    if (folder := data/'evidence_inference').is_dir(): found['evidence-inference'] = [q.question for q in read_marked(folder).questions if part_of(q.gold_pmids[0]) == 'test']
+    if (folder := data/'evidence_inference').is_dir():
+        found['evidence-inference'] = [q.question for q in read_marked(folder).questions if part_of(q.gold_pmids[0]) == 'test']
     if (folder := data/'medquad').is_dir(): found['medquad'] = [q.question for q in load('medquad', folder) if medquad_held(topic_of(q))]
-    if not found: raise ExamplesError(f'{data} holds no test set, so nothing can be checked: expected folders such as bioasq_beir, mirage or pubmedqa in it')
+    if not found:
+        raise ExamplesError(f'{data} holds no test set, so nothing can be checked: expected folders such as bioasq_beir, mirage or '
+                            'pubmedqa in it')
     return found
 
 # %% ../../nbs/training/held_out.ipynb #b8c19240
@@ -167,10 +177,12 @@ def without_leaks(
     return [g for i, g in enumerate(groups) if i not in caught], list(leaks.values())
 
 # %% ../../nbs/training/held_out.ipynb #85149980
-def _corpus_titles(folder: Path, faults: list[str] | None = None) -> Iterator[Group]: return title_groups(read_collection(folder).documents(), faults=faults)
+def _corpus_titles(folder: Path, faults: list[str] | None = None) -> Iterator[Group]:
+    return title_groups(read_collection(folder).documents(), faults=faults)
 
 READERS: dict[str, tuple[str, Callable[..., Iterator[Group]]]] = {
-    'bioasq': ('bioasq_beir', bioasq_groups), 'evidence-inference': ('evidence_inference', evidence_groups), 'medquad': ('medquad', medquad_groups),
+    'bioasq': ('bioasq_beir', bioasq_groups), 'evidence-inference': ('evidence_inference', evidence_groups),
+    'medquad': ('medquad', medquad_groups),
     'pubmedqa': ('pubmedqa', pubmedqa_groups), 'titles': ('bioasq_beir', _corpus_titles)}
 TITLED = ('bioasq', 'evidence-inference')   # sources whose texts have titles to read
 
@@ -190,7 +202,8 @@ def training_groups(
 ) -> Examples:
     "All groups of these sources that may be trained on. Raises `CpqaError`."
     data, faults, groups, counts = Path(data), [], [], {}
-    if unknown := [s for s in sources if s not in READERS]: raise ExamplesError(f'{unknown[0]!r} is not a source: choose among {", ".join(READERS)}')
+    if unknown := [s for s in sources if s not in READERS]:
+        raise ExamplesError(f'{unknown[0]!r} is not a source: choose among {", ".join(READERS)}')
     for source in sources:
         name, reader = READERS[source]
         if not (data/name).is_dir(): continue

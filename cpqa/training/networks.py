@@ -33,8 +33,11 @@ def row_loss(scores: Any, kind: PairLoss, teacher: Any = None, temperature: floa
     nn = require('torch', 'train').nn.functional
     if kind == 'margin': return nn.mse_loss(scores[0] - scores[1:], teacher[0] - teacher[1:])
     logs = nn.log_softmax(scores / temperature, 0)
-    if kind == 'distill': return nn.kl_div(logs, nn.log_softmax(teacher / temperature, 0), reduction='sum', log_target=True) * temperature**2
-    alone = nn.binary_cross_entropy_with_logits(scores, nn.one_hot(scores.new_zeros((), dtype=int), len(scores)).to(scores)) if kind != 'listwise' else 0
+    if kind == 'distill':
+        return nn.kl_div(logs, nn.log_softmax(teacher / temperature, 0), reduction='sum', log_target=True) * temperature**2
+    alone = nn.binary_cross_entropy_with_logits(scores,
+                                                nn.one_hot(scores.new_zeros((), dtype=int),
+                                                           len(scores)).to(scores)) if kind != 'listwise' else 0
     return alone - (logs[0] if kind != 'bce' else 0)
 
 # %% ../../nbs/training/networks.ipynb #c9137f51
@@ -51,8 +54,11 @@ def _loaded_cross_encoder(settings: CrossEncoderSettings, name: str) -> Any:
     demand_model(name)
     try:
         with hushed(): model = library.CrossEncoder(name, num_labels=1, **loading(settings), local_files_only=Path(name).is_dir())
-    except (OSError, ValueError, RuntimeError) as e: raise ModelError(f'the base {name} could not be loaded ({reason(e)}): give a folder with config.json, tokenizer.json and model.safetensors') from e
-    if isinstance(head := getattr(model.model, 'classifier', None), require('torch', 'train').nn.Linear) and type(head).__name__ == 'Linear':
+    except (OSError, ValueError, RuntimeError) as e:
+        raise ModelError(f'the base {name} could not be loaded ({reason(e)}): give a folder with config.json, tokenizer.json and '
+                         'model.safetensors') from e
+    if isinstance(head := getattr(model.model, 'classifier', None),
+                  require('torch', 'train').nn.Linear) and type(head).__name__ == 'Linear':
         model.set_keep_in_fp32_modules([n for n, m in model.named_modules() if m is head])
     return model
 
@@ -89,9 +95,11 @@ def train_cross_encoder(
     progress: Progress = quiet,
 ) -> Trained:
     "Trains a cross-encoder into the folder `out`, or goes on where such a training stopped. Raises `TrainingError` and `ModelError`."
-    if settings.loss in TAUGHT and teacher is None: raise TrainingError(f'the loss {settings.loss} learns from a teacher: give teacher=, a function from a query and texts to scores')
+    if settings.loss in TAUGHT and teacher is None:
+        raise TrainingError(f'the loss {settings.loss} learns from a teacher: give teacher=, a function from a query and texts to scores')
     torch, library = require('torch', 'train'), require('sentence_transformers.cross_encoder', 'train')
-    steps = plan(groups, settings.groups, settings.epochs, settings.max_steps, seed=settings.seed, texts=settings.texts, positives=settings.positives, top=settings.top)
+    steps = plan(groups, settings.groups, settings.epochs, settings.max_steps, seed=settings.seed, texts=settings.texts,
+                 positives=settings.positives, top=settings.top)
     name = str(settings.base or minilm_folder())
     with seeded(settings.seed):
         model = _loaded_cross_encoder(settings, name)
@@ -110,7 +118,8 @@ def train_cross_encoder(
 
     figures = None if dev is None else (lambda: dev(live)) if callable(dev) else (lambda: dev_figures(dev, live.score))
     classes = (library.CrossEncoderTrainer, library.CrossEncoderTrainingArguments)
-    task = Task('cross-encoder', model, identity(name, model.config), loss, classes, save, figures, {'classifier': settings.learning_rate * settings.head})
+    task = Task('cross-encoder', model, identity(name, model.config), loss, classes, save, figures,
+                {'classifier': settings.learning_rate * settings.head})
     return run(task, steps, groups, out, settings, progress)
 
 # %% ../../nbs/training/networks.ipynb #3e8bf3f1
@@ -157,7 +166,9 @@ def _loaded_bi_encoder(settings: BiEncoderSettings, name: str) -> Any:
     demand_model(name)
     try:
         with hushed(): model = library.SentenceTransformer(name, **loading(settings), local_files_only=Path(name).is_dir())
-    except (OSError, ValueError, RuntimeError) as e: raise ModelError(f'the base {name} could not be loaded ({reason(e)}): give a folder of a sentence-transformers model, or of a BERT') from e
+    except (OSError, ValueError, RuntimeError) as e:
+        raise ModelError(f'the base {name} could not be loaded ({reason(e)}): give a folder of a sentence-transformers model, or of a '
+                         'BERT') from e
     model[0].register_forward_hook(lambda module, given, out: out | {'token_embeddings': out['token_embeddings'].float()})
     return model
 
@@ -194,7 +205,8 @@ class LiveBiEncoder:
 
     def describe(self) -> dict[str, Any]:
         "Which model this is: one in training, from which base."
-        return {'model': f'in training from {Path(self.settings.base or minilm_folder()).name}', 'dim': self.dim, 'max_tokens': self.settings.max_tokens}
+        return {'model': f'in training from {Path(self.settings.base or minilm_folder()).name}', 'dim': self.dim,
+                'max_tokens': self.settings.max_tokens}
 
 # %% ../../nbs/training/networks.ipynb #7fe0c852
 def _step(live: LiveBiEncoder, rows: list[Row], groups: Sequence[Group], teacher: Teacher | None) -> Any:
@@ -219,7 +231,8 @@ def train_bi_encoder(
     progress: Progress = quiet,
 ) -> Trained:
     "Trains a bi-encoder into the folder `out`, or goes on where such a training stopped. Raises `TrainingError` and `ModelError`."
-    if settings.loss == 'distill' and teacher is None: raise TrainingError('the loss distill learns from a teacher: give teacher=, a function from a query and texts to scores')
+    if settings.loss == 'distill' and teacher is None:
+        raise TrainingError('the loss distill learns from a teacher: give teacher=, a function from a query and texts to scores')
     library = require('sentence_transformers', 'train')
     steps = plan(groups, settings.groups, settings.epochs, settings.max_steps, apart=True, seed=settings.seed, texts=settings.texts,
                  positives=settings.positives, top=settings.top, borrow=False)
@@ -235,5 +248,6 @@ def train_bi_encoder(
 
     figures = None if dev is None else (lambda: dev(live)) if callable(dev) else (lambda: dev_figures(dev, live.score))
     classes = (library.SentenceTransformerTrainer, library.SentenceTransformerTrainingArguments)
-    task = Task('bi-encoder', model, identity(name, model[0].auto_model.config), lambda rows: _step(live, rows, groups, teacher), classes, save, figures)
+    task = Task('bi-encoder', model, identity(name, model[0].auto_model.config), lambda rows: _step(live, rows, groups, teacher), classes,
+                save, figures)
     return run(task, steps, groups, out, settings, progress)

@@ -126,9 +126,11 @@ def gather(
     with_negatives = iter(mined.groups)
     kept, late = without_held_out([next(with_negatives) if g.source in MINED else g for g in groups], rest)
     held = Counter(e.held) + Counter(late)
-    leaks = {s: n - by_source(e.groups)[s] - sum(k for reason, k in e.held.items() if reason.startswith(f'{s}:')) for s, n in e.read.items()}
+    leaks = {s: n - by_source(e.groups)[s] - sum(k for reason, k in e.held.items() if reason.startswith(f'{s}:')) for s,
+             n in e.read.items()}
     undrawn = by_source(e.groups) - by_source(groups)
-    return kept, Gathered(e.read, dict(by_source(kept)), {s: n for s, n in leaks.items() if n}, dict(undrawn), dict(held), mined.counts, len(e.faults))
+    return kept, Gathered(e.read, dict(by_source(kept)), {s: n for s, n in leaks.items() if n}, dict(undrawn), dict(held), mined.counts,
+                          len(e.faults))
 
 # %% ../../nbs/training/recipe.ipynb #28bc3211
 def _digest(value: Any) -> str: return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
@@ -175,8 +177,10 @@ def timed(work: Path, stage: str) -> Iterator[None]:
 # %% ../../nbs/training/recipe.ipynb #0b594463
 _USED = {'bioasq': ('BioASQ, rounds 7 to 9', DATASETS['bioasq'].licence, 'questions, their abstracts, half of their snippets'),
          'pubmedqa': ('PubMedQA, the 500 that are no test', DATASETS['pqa-l'].licence, 'questions, abstracts, conclusions'),
-         'titles': ('titles and abstracts of the corpus', 'as the parts: BioASQ CC BY 2.5, PubMedQA MIT, Hallmarks of Cancer: see its page', 'a title as the question, its abstract as the answer'),
-         'evidence-inference': ('Evidence Inference, half of the articles', DATASETS['evidence-inference'].licence, 'questions, passages of their open-access article'),
+         'titles': ('titles and abstracts of the corpus', 'as the parts: BioASQ CC BY 2.5, PubMedQA MIT, Hallmarks of Cancer: see its page',
+                    'a title as the question, its abstract as the answer'),
+         'evidence-inference': ('Evidence Inference, half of the articles', DATASETS['evidence-inference'].licence,
+                                'questions, passages of their open-access article'),
          'medquad': ('MedQuAD, four topics in five', DATASETS['medquad'].licence, 'questions, answers of health agencies')}
 _PACKAGES = ('torch', 'transformers', 'sentence-transformers', 'openvino', 'nncf', 'tokenizers')
 
@@ -193,9 +197,11 @@ def about(recipe: Recipe, gathered: Gathered, command: str = '', after: str = ''
            *(f'{n:,} groups of {s} that were not drawn, so that it does not outweigh the others' for s, n in gathered.undrawn.items()),
            *([f'{gathered.faults:,} records that could not be read or had no text'] if gathered.faults else []),
            *([f'{n:,} texts that a search for negatives found: of reserved documents'] if (n := gathered.mined.get('excluded')) else [])]
-    used = tuple(DataUsed(name, licence, gathered.kept[s], note) for s in recipe.sources if gathered.kept.get(s) for name, licence, note in [_USED[s]])
+    used = tuple(DataUsed(name, licence, gathered.kept[s], note) for s in recipe.sources if gathered.kept.get(s) for name, licence,
+                 note in [_USED[s]])
     name = f'{after}, itself from {MINILM}' if base == MADE_BEFORE else Path(base).name or MINILM
-    return About(name, 'Apache-2.0' if ours else 'not known', 'Apache-2.0' if ours else 'not known', used, tuple(out), versions=made_with(), command=command)
+    return About(name, 'Apache-2.0' if ours else 'not known', 'Apache-2.0' if ours else 'not known', used, tuple(out), versions=made_with(),
+                 command=command)
 
 # %% ../../nbs/training/recipe.ipynb #1f3929bb
 class Made(Record, frozen=True):
@@ -233,7 +239,8 @@ class _Making:
         def make():
             _there(self.data, [*recipe.sources, 'bioasq'])
             corpus, n = read_collection(self.data/'bioasq_beir'), self.documents
-            library, both = searchers(self.work, [corpus.corpus_checksum, n], [islice(corpus.documents(), n)] if n else [corpus.corpus], encoder, told)
+            library, both = searchers(self.work, [corpus.corpus_checksum, n], [islice(corpus.documents(), n)] if n else [corpus.corpus],
+                                      encoder, told)
             compare = CachedEncoder(self.first, kinds=('query',))
             return gather(self.data, recipe, compare, library, both, told)
         made_of = [__version__, chosen, data_digest(self.data), self.documents, self.first.describe(), encoder.describe()]
@@ -245,8 +252,10 @@ class _Making:
         settings = replace(recipe.settings, base=str(base)) if recipe.settings.base == MADE_BEFORE else recipe.settings
         train = train_bi_encoder if recipe.kind == 'bi-encoder' else train_cross_encoder
         with timed(self.work, f'{recipe.kind}: training'):
-            trained = train(groups, self.work/recipe.kind, settings, progress=lambda stage, done, total: self.progress(f'{recipe.kind}: {stage}', done, total))
-        with timed(self.work, f'{recipe.kind}: preparing'): prepared(self.work/recipe.kind, self.out/recipe.kind, recipe, about(recipe, gathered, command, after))
+            trained = train(groups, self.work/recipe.kind, settings, progress=lambda stage, done,
+                            total: self.progress(f'{recipe.kind}: {stage}', done, total))
+        with timed(self.work, f'{recipe.kind}: preparing'):
+            prepared(self.work/recipe.kind, self.out/recipe.kind, recipe, about(recipe, gathered, command, after))
         return Made(recipe, str(self.out/recipe.kind), gathered, trained)
 
 # %% ../../nbs/training/recipe.ipynb #8a120b12
@@ -262,7 +271,8 @@ def make_models(
     command: str = '',                       # for the cards
 ) -> list[Made]:
     "Makes the models, or goes on where that stopped. Raises `CpqaError`."
-    making, made = _Making(Path(data), Path(out).resolve(), first or EmbeddedEncoder(model=MINILM, progress=progress), documents, progress), []
+    making, made = _Making(Path(data), Path(out).resolve(), first or EmbeddedEncoder(model=MINILM, progress=progress), documents,
+                           progress), []
     named = (bi or BI_ENCODER).label
     if bi:
         made.append(making.model(bi, making.first, None, command))
@@ -270,7 +280,8 @@ def make_models(
     if not cross: return made
     trained = Path(trained or making.work/'bi-encoder').resolve()
     if not (trained/'model.safetensors').is_file():
-        raise TrainingError(f'{trained} holds no trained bi-encoder, which finds negatives for the cross-encoder: make that first, or name a folder of sentence-transformers')
+        raise TrainingError(f'{trained} holds no trained bi-encoder, which finds negatives for the cross-encoder: make that first, or '
+                            'name a folder of sentence-transformers')
     finished = making.out/'bi-encoder' if bi else prepared(trained, making.work/'finder', replace(BI_ENCODER, label=trained.name))
     return [*made, making.model(cross, FastEncoder(finished), trained, command, named)]
 
@@ -279,7 +290,8 @@ def with_figures(folder: str | Path, figures: Sequence[Measured]) -> ModelCard:
     "The card of a finished model, rewritten with these figures in the place of those it had. Raises `ModelError`."
     folder = Path(folder)
     try: kind = ModelCard.from_json((folder/CARD).read_bytes()).kind
-    except (OSError, msgspec.MsgspecError) as e: raise ModelError(f'{folder} holds no finished model: give a folder that `make_models` wrote') from e
+    except (OSError, msgspec.MsgspecError) as e:
+        raise ModelError(f'{folder} holds no finished model: give a folder that `make_models` wrote') from e
     card = read_card(folder, kind)
     write_card(folder, card := replace(card, about=replace(card.about, figures=tuple(figures))))
     return card

@@ -52,7 +52,8 @@ def last_checkpoint(folder: Path) -> Path | None:
         except ValueError: sums = {}
         found = {p.name: sha256(p) for p in checkpoint.iterdir() if p.name != SEAL and p.is_file()}
         if found != sums or set(found) != CHECKPOINT_FILES:
-            raise TrainingError(f'the checkpoint {checkpoint.name} in {folder.parent} is not as this training wrote it: delete that folder, and train anew')
+            raise TrainingError(f'the checkpoint {checkpoint.name} in {folder.parent} is not as this training wrote it: delete that '
+                                'folder, and train anew')
         return checkpoint
     return None
 
@@ -61,7 +62,8 @@ def sameness(kind: str, settings: Record, groups: Sequence[Group], base: dict[st
     "What must be the same for a run to go on."
     texts = hashlib.sha256()
     for g in groups: texts.update(f'{g.to_json()}\n'.encode())
-    return {'kind': kind, 'base': base, 'groups': len(groups), 'texts': texts.hexdigest(), **{f'settings.{k}': v for k, v in settings.to_dict().items()}}
+    return {'kind': kind, 'base': base, 'groups': len(groups), 'texts': texts.hexdigest(),
+            **{f'settings.{k}': v for k, v in settings.to_dict().items()}}
 
 def demand_same(folder: Path, given: dict[str, Any]):
     "Raises `TrainingError`, which names what differs, unless the run in this folder is the one that is given."
@@ -111,11 +113,14 @@ class FitSettings(Record, frozen=True):
 
     def __post_init__(self):
         _demand(self.epochs > 0 and self.max_steps >= 0, f'epochs is {self.epochs} and max_steps {self.max_steps}, expected one above 0')
-        _demand(self.learning_rate > 0 and 0 <= self.warmup < 1 and 0 <= self.dropout < 1, 'learning_rate must be above 0, warmup and dropout from 0 to below 1')
-        _demand(self.groups >= 1 and self.texts >= 1 and self.positives >= 1 and self.top >= 1, 'groups, texts, positives and top must be 1 or more')
+        _demand(self.learning_rate > 0 and 0 <= self.warmup < 1 and 0 <= self.dropout < 1,
+                'learning_rate must be above 0, warmup and dropout from 0 to below 1')
+        _demand(self.groups >= 1 and self.texts >= 1 and self.positives >= 1 and self.top >= 1,
+                'groups, texts, positives and top must be 1 or more')
         _demand(self.max_tokens >= 8 and self.budget >= self.max_tokens, 'max_tokens must be 8 or more, and budget at least max_tokens')
         _demand(self.lora >= 0 and self.layers >= 0 and self.dev_every >= 0, 'lora, layers and dev_every must be 0 or more')
-        _demand(self.log_every >= 1 and self.save_every >= 1 and self.save_every % self.log_every == 0, 'save_every must be a multiple of log_every')
+        _demand(self.log_every >= 1 and self.save_every >= 1 and self.save_every % self.log_every == 0,
+                'save_every must be a multiple of log_every')
 
 # %% ../../nbs/training/training_run.ipynb #d3e4fad0
 class Point(Record, frozen=True):
@@ -179,7 +184,8 @@ def short_numbers(settings: FitSettings) -> bool:
 
 def loading(settings: FitSettings) -> dict[str, Any]:
     "What sentence-transformers is told when it loads the base: shape, dropout, and on a CPU the plain form of attention."
-    shape = {'hidden_dropout_prob': settings.dropout, 'attention_probs_dropout_prob': 0.0} | ({'num_hidden_layers': settings.layers} if settings.layers else {})
+    shape = {'hidden_dropout_prob': settings.dropout,
+             'attention_probs_dropout_prob': 0.0} | ({'num_hidden_layers': settings.layers} if settings.layers else {})
     attention = {} if require('torch', 'train').cuda.is_available() else {'attn_implementation': 'eager'}
     return {'config_kwargs': shape, 'model_kwargs': {'use_safetensors': True} | attention}
 
@@ -224,16 +230,19 @@ class _Planned:
     "Looks up the rows of a step by its number."
     valid_label_columns = ()   # asked for by the trainer
     def __init__(self, steps: Plan): self.steps = steps.steps
-    def __call__(self, numbers: list[dict[str, int]]) -> dict[str, list[Row]]: return {'rows': [row for n in numbers for row in self.steps[n['step']]]}
+    def __call__(self, numbers: list[dict[str, int]]) -> dict[str, list[Row]]:
+        return {'rows': [row for n in numbers for row in self.steps[n['step']]]}
 
 def _arguments(kind: type, settings: FitSettings, steps: int, folder: Path, rates: dict[str, float]) -> Any:
     "The settings as the trainer's arguments."
     cuda = require('torch', 'train').cuda.is_available()
     arguments = kind(
-        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=1, learning_rate=settings.learning_rate, learning_rate_mapping=rates,
+        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=1, learning_rate=settings.learning_rate,
+        learning_rate_mapping=rates,
         warmup_steps=round(settings.warmup * steps), weight_decay=settings.decay, lr_scheduler_type='linear', max_grad_norm=1.0,
         bf16=short_numbers(settings), use_cpu=not cuda, seed=settings.seed, data_seed=settings.seed, logging_steps=settings.log_every,
-        logging_nan_inf_filter=False, save_steps=settings.save_every, save_total_limit=2, report_to='none', disable_tqdm=True, dataloader_pin_memory=False)
+        logging_nan_inf_filter=False, save_steps=settings.save_every, save_total_limit=2, report_to='none', disable_tqdm=True,
+        dataloader_pin_memory=False)
     arguments._n_gpu = min(arguments.n_gpu, 1)   # a step is planned as a whole, and not shared out
     return arguments
 
@@ -271,7 +280,8 @@ def with_lora(network: Any, rank: int, seed: int = 0) -> Callable[[], Any]:
     "Puts low-rank matrices work_folder all linear layers of a network of transformers, in place; what is returned merges them."
     if not rank: return lambda: network
     peft = require('peft', 'train')
-    with hushed(): wrapped = peft.get_peft_model(network, peft.LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules='all-linear',
+    with hushed():
+        wrapped = peft.get_peft_model(network, peft.LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules='all-linear',
                                                                           exclude_modules=r'(.*\.)?classifier.*'))
     for name, parameter in network.named_parameters():
         if 'classifier' in name: parameter.requires_grad_(True)
@@ -309,7 +319,8 @@ def _fitted(task: Task, steps: Plan, settings: FitSettings, work: Path, progress
         data_collator=_Planned(steps))
     trainer.remove_callback(require('transformers.trainer_callback', 'train').PrinterCallback)
     try: trainer.train(resume_from_checkpoint=str(found) if found else None)
-    except pickle.UnpicklingError as e: raise TrainingError(f'{found} holds more than numbers: it is not from this training, delete {work}') from e
+    except pickle.UnpicklingError as e:
+        raise TrainingError(f'{found} holds more than numbers: it is not from this training, delete {work}') from e
     return curve_of(trainer.state.log_history)
 
 # %% ../../nbs/training/training_run.ipynb #8c213da3
@@ -325,7 +336,8 @@ def _to_be_moved(task: Task, steps: Plan, groups: Sequence[Group], work: Path, n
     folder = work / 'finished'
     shutil.rmtree(folder, ignore_errors=True)
     with hushed(): task.save(folder)
-    trained = Trained(name, identity(str(folder), None)['weights'], len(steps.steps), len(groups), sum(map(len, steps.steps)), steps.borrowed, steps.left, curve)
+    trained = Trained(name, identity(str(folder), None)['weights'], len(steps.steps), len(groups), sum(map(len, steps.steps)),
+                      steps.borrowed, steps.left, curve)
     (folder / 'trained.json').write_text(trained.to_json())
     write_curve(folder / 'curve.jsonl', curve)
     shutil.copy(work / RUN, folder)
@@ -342,6 +354,7 @@ def run(task: Task, steps: Plan, groups: Sequence[Group], out: str | Path, setti
         trained = _to_be_moved(task, steps, groups, work, out.name, curve)
         (work / 'finished').rename(out)
     except OSError as e:
-        raise TrainingError(f'the training in {work} could not be written ({reason(e)}): make room and start it again, it goes on from its last checkpoint') from e
+        raise TrainingError(f'the training in {work} could not be written ({reason(e)}): make room and start it again, it goes on from '
+                            'its last checkpoint') from e
     shutil.rmtree(work)
     return trained

@@ -40,11 +40,13 @@ def hold_out(groups: Sequence[Group], share: float = SHARE) -> tuple[list[Group]
     name = lambda g: g.key or folded(g.query)
     number = {n: int.from_bytes(hashlib.sha256(n.encode(errors='replace')).digest()[:4], 'big') / 2**32 for n in map(name, groups)}
     if len(number) < LEAST:
-        raise ExamplesError(f'there are {len(number):,} different queries, fewer than {LEAST}, of which {LEAST_HELD} would be put aside to see what the training is worth: collect more')
+        raise ExamplesError(f'there are {len(number):,} different queries, fewer than {LEAST}, of which {LEAST_HELD} would be put aside '
+                            'to see what the training is worth: collect more')
     aside = set(sorted(number, key=number.get)[:max(LEAST_HELD, sum(v < share for v in number.values()))])
     held, rest = [g for g in groups if name(g) in aside], [g for g in groups if name(g) not in aside]
     kept, _ = without_leaks(rest, {'put aside': [g.query for g in held]})
-    if not kept: raise ExamplesError('all queries are too much like those put aside: there is nothing to train on; collect queries that differ')
+    if not kept:
+        raise ExamplesError('all queries are too much like those put aside: there is nothing to train on; collect queries that differ')
     return kept, held, len(rest) - len(kept)
 
 # %% ../../nbs/training/your_own.ipynb #f8933754
@@ -53,7 +55,8 @@ def filled(held: Sequence[Group], groups: Sequence[Group], n: int = 20) -> list[
     everywhere, out = list(dict.fromkeys(t for g in groups for t in g.positives)), []
     for g in held:
         right = {t for other in groups if (other.key, other.source) == (g.key, g.source) or other.query == g.query for t in other.positives}
-        others = [t for t in random.Random(f'0 {g.query}').sample(everywhere, min(4 * n, len(everywhere))) if t not in right and t not in g.negatives]
+        others = [t for t in random.Random(f'0 {g.query}').sample(everywhere, min(4 * n, len(everywhere))) if t not in right
+                  and t not in g.negatives]
         out.append(replace(g, negatives=(*g.negatives, *others[:max(0, n - len(g.negatives))])))
     return out
 
@@ -62,10 +65,12 @@ def figures_of(held: Sequence[Group], score: Callable[[str, Sequence[str]], np.n
     ranks, by = best_ranks(held, score), [g.key or g.query for g in held]
     values = {'MRR': [1 / r for r in ranks], 'right text first': [float(r == 1) for r in ranks]}
     found = {what: bootstrap(v, groups=by) for what, v in values.items()}
-    return [Measured(f'{what}, {whose}, queries put aside', round(i.value, 4), i.n, round(i.low, 4), round(i.high, 4)) for what, i in found.items()]
+    return [Measured(f'{what}, {whose}, queries put aside', round(i.value, 4), i.n, round(i.low, 4), round(i.high, 4)) for what,
+            i in found.items()]
 
 # %% ../../nbs/training/your_own.ipynb #3cbc8fc6
-_SCORERS = {'bi-encoder': lambda e: lambda query, texts: e.encode(texts) @ e.encode([query], 'query')[0], 'cross-encoder': lambda r: lambda query, texts: text_scores(r, query, texts)}
+_SCORERS = {'bi-encoder': lambda e: lambda query, texts: e.encode(texts) @ e.encode([query], 'query')[0],
+            'cross-encoder': lambda r: lambda query, texts: text_scores(r, query, texts)}
 _FINISHED = {'bi-encoder': FastEncoder, 'cross-encoder': FastCrossEncoder}
 _TRAIN = {'bi-encoder': train_bi_encoder, 'cross-encoder': train_cross_encoder}
 
@@ -111,8 +116,10 @@ def _made(own: _Own, recipe: Recipe, encoder: Encoder, licence: str, command: st
     train, held, alike, faults = own.groups(kind, encoder)
     settings = replace(recipe.settings, base=str(own.work/'bi-encoder')) if recipe.settings.base == MADE_BEFORE else recipe.settings
     trained = _TRAIN[kind](train, own.work/kind, settings, progress=own.progress)
-    out_of = [f'{len(held):,} queries put aside for the figures here', *([f'{alike:,} queries too much like one put aside'] if alike else []), *([f'{len(faults):,} bad lines'] if faults else [])]
-    about = About(Path(base).name, 'not known' if own.base else 'Apache-2.0', licence, (DataUsed(own.path.name, licence, len(train)),), tuple(out_of), versions=made_with(), command=command)
+    out_of = [f'{len(held):,} queries put aside for the figures here',
+              *([f'{alike:,} queries too much like one put aside'] if alike else []), *([f'{len(faults):,} bad lines'] if faults else [])]
+    about = About(Path(base).name, 'not known' if own.base else 'Apache-2.0', licence, (DataUsed(own.path.name, licence, len(train)),),
+                  tuple(out_of), versions=made_with(), command=command)
     folder = prepared(own.work/kind, own.out/kind, recipe, about)
     figures = figures_of(held, _SCORERS['bi-encoder'](own.first), f'before ({Path(base).name})')
     if there := shipped(kind): figures += figures_of(held, _SCORERS[kind](_FINISHED[kind](there)), f'the {kind} that comes with cpqa')
@@ -136,12 +143,16 @@ def train_own(
     "Makes models of a collection of one's own, or goes on where that stopped. Raises `CpqaError`."
     for package in ('torch', 'sentence_transformers', 'datasets', 'accelerate', 'faiss', 'openvino', 'nncf'): require(package, 'train')
     path, out, documents = Path(path), Path(out).resolve(), [Path(d) for d in documents]
-    if not kinds or set(kinds) - set(_TRAIN): raise TrainingError(f'{", ".join(kinds) or "nothing"} is no kind of model: choose among {", ".join(_TRAIN)}')
-    if missing := [d for d in documents if not d.is_file()]: raise ExamplesError(f'{missing[0]} is not there: name files with documents, .xml or .jsonl')
+    if not kinds or set(kinds) - set(_TRAIN):
+        raise TrainingError(f'{", ".join(kinds) or "nothing"} is no kind of model: choose among {", ".join(_TRAIN)}')
+    if missing := [d for d in documents if not d.is_file()]:
+        raise ExamplesError(f'{missing[0]} is not there: name files with documents, .xml or .jsonl')
     hold_out(own_groups(path, split, faults=[] if skip else None))   # what is wrong with it is said before anything is written
-    recipes = [Recipe(kind, (), knobs | {'base': MADE_BEFORE if kind == 'cross-encoder' and 'bi-encoder' in kinds else base}, label=f'{path.stem}-{kind}')
+    recipes = [Recipe(kind, (), knobs | {'base': MADE_BEFORE if kind == 'cross-encoder' and 'bi-encoder' in kinds else base},
+                      label=f'{path.stem}-{kind}')
                for kind in ('bi-encoder', 'cross-encoder') if kind in kinds]
-    begin(out, {'collection': _sum(path), 'documents': [sha256(d) for d in documents], 'split': split, 'skip': skip, 'recipes': [json.loads(r.to_json()) for r in recipes]})
+    begin(out, {'collection': _sum(path), 'documents': [sha256(d) for d in documents], 'split': split, 'skip': skip,
+                'recipes': [json.loads(r.to_json()) for r in recipes]})
     own, made = _Own(path, out, documents, base, split, skip, progress), []
     for recipe in recipes: made.append(_made(own, recipe, FastEncoder(made[0].folder) if made else own.first, licence, command))
     return made
