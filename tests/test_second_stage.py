@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import cases
-from cpqa import pipeline
+from cpqa.retrieval import encoders
 from cpqa.core.errors import CpqaError, MissingExtra
 from cpqa.core.records import Document
 from cpqa.testing.toy_corpus import TOY
@@ -156,7 +156,7 @@ def test_a_budget_ends_the_reranking(libraries, encoder):
     (dict(budget_ms=-1), 'at least 0'), (dict(budget_ms=float('nan')), 'at least 0'),
 ])
 def test_what_makes_no_sense_is_refused_before_anything_is_loaded(options, why, monkeypatch, tmp_path):
-    monkeypatch.setattr(pipeline, 'EmbeddedEncoder', None)
+    monkeypatch.setattr(encoders, 'EmbeddedEncoder', None)
     with pytest.raises(CpqaError, match=why): Finding(**options)
     if 'segmenter' in options:
         with pytest.raises(CpqaError, match=why): build_index([TOY], tmp_path/'out', **options)

@@ -75,6 +75,7 @@ _ACTS = re.compile(r'\w+ed\s')   # a cue that is a verb
 _LACKING = re.compile(r'(?<=\w )(?:without|(?:but|with|and) no)(?= (?!signific|effect|differ|chang|increas|decreas|reduc|improv|affect|'
                       r'alter).*\b(?:led|resulted|\w+ed|had|was|were)\b)')
 
+# %% ../../nbs/answering/trial_comparisons.ipynb #7742f069
 def _main(claim: str, core: str, than: re.Match | None) -> Claim | None:
     cues = [c for c in polarity(_LACKING.sub(lambda m: ' ' * len(m[0]), core)) if c.axis not in (*OTHER_AXES, 'word', 'presence')]
     last = than is not None and than[0].lower() == 'than'

@@ -231,6 +231,7 @@ class CheckedClaim(Record, frozen=True):
 # %% ../../nbs/core/records.ipynb #144e22ac
 AnswerKind = Literal['yesno', 'choice', 'factoid', 'list', 'long']
 
+# %% ../../nbs/core/records.ipynb #7097f70e
 class Answer(Record, frozen=True):
     "What `CancerQA.ask` returns: the response, the quotes it rests on, the evidence read, and the time each stage took."
     question: str
@@ -257,8 +258,7 @@ class Answer(Record, frozen=True):
     terms: dict[str, str] = {}           # words of the answer, explained
     told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'
 
-    def __repr__(self) -> str:
-        return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
+    def __repr__(self) -> str: return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 
     def __str__(self) -> str:
         "The answer as a terminal shows it."
@@ -282,5 +282,4 @@ class Answer(Record, frozen=True):
     def to_dict(self) -> dict[str, Any]:
         "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."
         fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason}
-        return {'question': fields.pop('question'), 'response': fields.pop('response'),
-                'used_PMIDs': list(self.used_PMIDs), **fields}
+        return {'question': fields.pop('question'), 'response': fields.pop('response'), 'used_PMIDs': list(self.used_PMIDs), **fields}

@@ -500,6 +500,7 @@ def grid_lines(report: dict[str, Any], most: int = 12, by: str | None = None) ->
         )
     )
 
+# %% ../../nbs/evaluation/passages.ipynb #6bb21a1d
 def _verdicts(report: dict[str, Any], by: str, most: int = 10) -> list[str]:
     "How many comparisons are significant, and the largest differences among them."
     lines = []

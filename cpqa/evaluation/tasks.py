@@ -270,6 +270,7 @@ def report_lines(report: dict[str, Any]) -> list[str]:
                   f'{c["p_mcnemar"]:.3g}']
     return lines + [f'{n:,} {what}' for n, what in _notes(report) if n]
 
+# %% ../../nbs/evaluation/tasks.ipynb #945d6f29
 def _notes(report: dict[str, Any]) -> Iterator[tuple[int, str]]:
     "What a reader of the figures should know, each with a count."
     if report['task'] == 'answers':

@@ -57,6 +57,20 @@ def _words(text: str) -> Iterator[tuple[int, str]]:
     for m in re.finditer(r'\w+', text):
         if not m.group().isnumeric(): yield m.start(), m.group().lower()
 
+# %% ../../nbs/passages/texttiling.ipynb #7e1a9c52
+def _cut_places(tiling: 'TextTiling', spans: Sequence[Span], lengths: Sequence[int], text: str) -> list[int]:
+    "Before which sentences to cut."
+    places = list(_words(text))
+    scores = tiling.scores([word for _, word in places])
+    before = np.array([bisect_left(places, (start, '')) for start, _ in spans])   # words before each sentence
+    at = [int(np.abs(before - (i + 1) * tiling.w).argmin()) for i in boundaries(scores, tiling.share, tiling.apart)]
+    cuts = sorted({c for c in at if c})
+    if tiling.words is None: return cuts
+    weak = np.interp(before[1:], tiling.w * np.arange(1, len(scores) + 1), scores) if len(scores) else np.zeros(len(spans) - 1)
+    most = tiling.words - tiling.overlap
+    least = min(most, tiling.words // 4)
+    return sorted(cuts + [c for a, b in pairwise([0, *cuts, len(spans)]) for c in split_long(a, b, lengths, weak, most, least)])
+
 # %% ../../nbs/passages/texttiling.ipynb #22561f6a
 class TextTiling(Segmenter):
     "Passages of whole sentences, cut where the vocabulary changes (Hearst 1997); of any length, unless `words` are given."
@@ -72,18 +86,9 @@ class TextTiling(Segmenter):
         if words is not None and not 0 <= overlap < words:
             raise ValueError(f'overlap must be at least 0 and less than words ({words}), got {overlap}')
         if min(w, k, apart) < 1 or min(smooth, overlap) < 0:
-            raise ValueError(f'w, k and apart must be at least 1, smooth and overlap at least 0, got {w}, {k}, {apart}, {smooth} and '
-                             f'{overlap}')
-        self.words, self.overlap, self.w, self.k, self.smooth, self.share, self.apart, self.stem = (
-            words,
-            overlap,
-            w,
-            k,
-            smooth,
-            share,
-            apart,
-            stem,
-        )
+            raise ValueError(f'w, k, apart must be at least 1, smooth and overlap at least 0, got {w}, {k}, {apart}, {smooth}, {overlap}')
+        self.words, self.overlap, self.w, self.k = words, overlap, w, k
+        self.smooth, self.share, self.apart, self.stem = smooth, share, apart, stem
 
     @classmethod
     def named(cls, sizes: str, encoder: Any = None) -> Self:
@@ -95,27 +100,12 @@ class TextTiling(Segmenter):
         sequences = [words[i:i + self.w] for i in range(0, len(words), self.w)]
         return smoothed(lexical_scores([[t for word in s if (t := _term(word, self.stem))] for s in sequences], self.k), self.smooth)
 
-    def _cuts(self, spans: Sequence[Span], lengths: Sequence[int], text: str) -> list[int]:
-        "Before which sentences to cut."
-        places = list(_words(text))
-        scores = self.scores([word for _, word in places])
-        before = np.array([bisect_left(places, (start, '')) for start, _ in spans])   # words before each sentence
-        at = [int(np.abs(before - (i + 1) * self.w).argmin()) for i in boundaries(scores, self.share, self.apart)]
-        cuts = sorted({c for c in at if c})
-        if self.words is None: return cuts
-        weak = np.interp(before[1:], self.w * np.arange(1, len(scores) + 1), scores) if len(scores) else np.zeros(len(spans) - 1)
-        most = self.words - self.overlap
-        return sorted(
-            cuts
-            + [c for a, b in pairwise([0, *cuts, len(spans)]) for c in split_long(a, b, lengths, weak, most, min(most, self.words // 4))]
-        )
-
     def split(self, document: Document) -> list[Passage]:
         "The passages of a document in order; none where it has no text."
         spans, text = sentences(document), document.text
         if not spans: return []
         lengths = [count_words(text[a:b]) for a, b in spans]
-        ranges = with_overlap(self._cuts(spans, lengths, text), lengths, self.words or sum(lengths) + self.overlap, self.overlap)
+        ranges = with_overlap(_cut_places(self, spans, lengths, text), lengths, self.words or sum(lengths) + self.overlap, self.overlap)
         return [Passage.of(document, spans[first][0], spans[last - 1][1]) for first, last in ranges]
 
     def describe(self) -> dict[str, Any]:
