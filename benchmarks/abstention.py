@@ -6,7 +6,8 @@ LIBRARY is one of bioasq_beir's corpus with the encoder that comes with cpqa. It
 50 documents, 10 passages, under each of three rerankers. Questions are asked of
 with gold     the whole library,
 gold out      the library without all documents that experts marked for the question (those that follow move up),
-near out      the same without the documents, too, that have a passage with a cosine of at least `NEAR` to one of theirs (the tested half of round 10).
+near out      the same without the documents, too, that have a passage with a cosine of at least `NEAR` to one of theirs (the tested half
+              of round 10).
 Beside them, of the whole library: questions that have nothing to do with medicine, and questions about medicines that do not exist; and of
 the demo notes, questions that they answer and questions of medicine that they do not.
 

@@ -1,7 +1,7 @@
 """Can a reranker's score be read as the probability that a passage is relevant?
 
     python benchmarks/calibration.py LIBRARY [RERANKER ...] [--encoder WHICH] [--write] [--questions N]
-    python benchmarks/calibration.py LIBRARY --encoder default --write       # for the models that come with cpqa, whenever their weights change
+    python benchmarks/calibration.py LIBRARY --encoder default --write       # for the models of cpqa, whenever their weights change
     python benchmarks/calibration.py LIBRARY --encoder all-MiniLM-L6-v2      # bm25, and the cosine of MiniLM
 
 Questions of bioasq_beir; candidates: the passages of the first 50 documents of the hybrid search in a library of its corpus. A passage is

@@ -1,11 +1,11 @@
 """What do the models that come with cpqa buy? BM25, all-MiniLM-L6-v2 and they themselves, on the same questions.
 
-    python benchmarks/models.py [--only retrieval,passages,general,time,caps,short] [--rounds 7,8,9,10] [--data FOLDER] [--bi FOLDER]
-    [--cross FOLDER]
-                                [--trained-bi FOLDER --trained-cross FOLDER] [--questions N] [--name models]
+    python benchmarks/models.py [--only retrieval,passages,general,time,caps,short] [--rounds 7,8,9,10] [--data FOLDER]
+                                [--bi FOLDER] [--cross FOLDER] [--trained-bi FOLDER --trained-cross FOLDER] [--questions N] [--name models]
     python benchmarks/models.py --cards      # then puts the figures on the models' cards
 
-retrieval  bioasq_beir by round (7 to 9 were trained on, 10 was chosen on): BM25, dense, hybrid, hybrid and reranker, all by `CancerQA.search`.
+retrieval  bioasq_beir by round (7 to 9 were trained on, 10 was chosen on): BM25, dense, hybrid, hybrid and reranker, all by
+           `CancerQA.search`.
 passages   Evidence Inference, the articles that were not trained on: is the marked sentence in the first five passages of its article?
 general    MedQuAD, the topics that were held out: is the start of a question's answer found among all of them?
 time       milliseconds to score 50 passages of 128 words, by how many tokens of a pair are read; for a quiet machine.
