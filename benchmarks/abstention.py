@@ -2,26 +2,29 @@
 
     python benchmarks/abstention.py LIBRARY [--questions N] [--collect] [--write]
 
-LIBRARY is one of bioasq_beir's corpus with the encoder that comes with cpqa. Its evidence is read as `CancerQA.ask` reads it: two routes, 50
-documents, 10 passages, under each of three rerankers. Questions are asked of
+LIBRARY is one of bioasq_beir's corpus with the encoder that comes with cpqa. Its evidence is read as `CancerQA.ask` reads it: two routes,
+50 documents, 10 passages, under each of three rerankers. Questions are asked of
 with gold     the whole library,
 gold out      the library without all documents that experts marked for the question (those that follow move up),
-near out      the same without the documents, too, that have a passage with a cosine of at least `NEAR` to one of theirs (the tested half of round 10).
-Beside them, of the whole library: questions that have nothing to do with medicine, and questions about medicines that do not exist; and of the
-demo notes, questions that they answer and questions of medicine that they do not.
+near out      the same without the documents, too, that have a passage with a cosine of at least `NEAR` to one of theirs (the tested half
+              of round 10).
+Beside them, of the whole library: questions that have nothing to do with medicine, and questions about medicines that do not exist; and of
+the demo notes, questions that they answer and questions of medicine that they do not.
 
 What is predicted: does any passage read hold a snippet that experts marked for the question (`cpqa.evaluation.pairs.holds`)?
-With gold out that is no by construction, although another document may answer. How often one does: labels/abstention.tsv holds what one reader,
-a language model, found in the three most probable passages of questions that chance drew from the tested half, without seeing their confidence
-(of a few, the probabilities of the passages had been seen before).
+With gold out that is no by construction, although another document may answer. How often one does: labels/abstention.tsv holds what one
+reader, a language model, found in the three most probable passages of questions that chance drew from the tested half, without seeing their
+confidence (of a few, the probabilities of the passages had been seen before).
 
-The models that come with cpqa were trained on rounds 7 to 9. So the logistic model is fitted twice, on rounds 7 to 9 and on one half of round 10.
-The first is kept, unless its log loss on that half is higher by more than the interval than that of the second, cross-validated over the questions there; the other half
-of round 10 tests both. The halves are those of calibration.py. The features were picked while looking at a part of round 10, so the figures flatter them a little.
-`ABSTAIN_BELOW` is the highest twentieth at which at least `AIM` of the questions with gold are answered on the first half.
+The models that come with cpqa were trained on rounds 7 to 9. So the logistic model is fitted twice, on rounds 7 to 9 and on one half of
+round 10. The first is kept, unless its log loss on that half is higher by more than the interval than that of the second, cross-validated
+over the questions there; the other half of round 10 tests both. The halves are those of calibration.py. The features were picked while
+looking at a part of round 10, so the figures flatter them a little. `ABSTAIN_BELOW` is the highest twentieth at which at least `AIM` of the
+questions with gold are answered on the first half.
 
-Scores of the cross-encoder are kept in cpqa's cache by the checksum of its weights, and the evidence beside them: a run that was stopped goes on.
---questions takes so many of each of rounds 7 to 9 (round 10 is always whole); --collect only reads the evidence; --write puts the models into the package.
+Scores of the cross-encoder are kept in cpqa's cache by the checksum of its weights, and the evidence beside them: a run that was stopped
+goes on. --questions takes so many of each of rounds 7 to 9 (round 10 is always whole); --collect only reads the evidence; --write puts the
+models into the package.
 """
 import argparse
 import csv

@@ -3,8 +3,8 @@
     python benchmarks/answer_policies.py
 
 For two models and five question sets, chain of thought alone (cot) against the same with MedRAG's retrieval (medrag), on all questions
-and on the cancer questions alone (CMMQA, terms in question, options and context). BioASQ's round 11 is not at hand: 532 of its 618 questions.
-Holm's correction is over the comparisons of one policy on all questions: two models times five sets.
+and on the cancer questions alone (CMMQA, terms in question, options and context). BioASQ's round 11 is not at hand: 532 of its 618
+questions. Holm's correction is over the comparisons of one policy on all questions: two models times five sets.
 """
 from collections import Counter
 

@@ -2,14 +2,15 @@
 
     python benchmarks/answers.py LIBRARY [--questions 60]
 
-LIBRARY is one of bioasq_beir's corpus with the encoder that comes with cpqa. All 1,983 questions are asked one after the other, depth 50, after 5 to
-warm up that are asked again later; with --questions so many are drawn with a fixed seed, and the result is printed and not kept.
+LIBRARY is one of bioasq_beir's corpus with the encoder that comes with cpqa. All 1,983 questions are asked one after the other, depth 50,
+after 5 to warm up that are asked again later; with --questions so many are drawn with a fixed seed, and the result is printed and not kept.
 
 - `errors`: by the name of the exception; a question that raised counts as not answered everywhere.
-- `cites_gold`: the share of questions with a gold document among those cited, an abstention counting as none; `precision` is the share of the cited
-  documents that are gold, over the questions answered; `recall` the share of the gold documents cited, over all questions: at most 3 are quoted and
-  a question has more gold documents than that, so `recall_at_most` says what could be had.
-- `yes_no`: the labels, as in benchmarks/direction.py: coverage, accuracy of those labelled, and the most common answer on the same questions.
+- `cites_gold`: the share of questions with a gold document among those cited, an abstention counting as none; `precision` is the share of
+  the cited documents that are gold, over the questions answered; `recall` the share of the gold documents cited, over all questions: at
+  most 3 are quoted and a question has more gold documents than that, so `recall_at_most` says what could be had.
+- `yes_no`: the labels, as in benchmarks/direction.py: coverage, accuracy of those labelled, and the most common answer on the same
+  questions.
 Rounds 7 to 9 trained the models that come with cpqa, so round 10 is what to look at; both are given.
 """
 import argparse

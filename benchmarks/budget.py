@@ -2,12 +2,13 @@
 
     python benchmarks/budget.py LIBRARY [--cross-encoder FOLDER] [--questions 100] [--wait 5] [--combine fusion]
 
-Questions of bioasq_beir, a seeded sample of round 10 (the order of the waves was chosen on rounds 7 to 9); hybrid search finds 100 documents, the passages of all of them are candidates, ten are kept.
-Without a cross-encoder the reranker is an artificial one, and is labelled so: its scores are those of BM25+ over all candidates, made beforehand and
-handed out wave by wave after a fixed wait a passage. Its times show how the budget is kept, not how fast anything is.
-Loss: the share of the first five passages of the full reranking that are still among the first five; nDCG@10 of documents, by their first passage among
-the ten kept and then as they were found, and the share of the first five passages from documents marked as relevant, each minus that of the full
-reranking, question by question. Kept: the share of questions whose whole second stage ended within the budget, and by how much the others missed it.
+Questions of bioasq_beir, a seeded sample of round 10 (the order of the waves was chosen on rounds 7 to 9); hybrid search finds 100
+documents, the passages of all of them are candidates, ten are kept. Without a cross-encoder the reranker is an artificial one, and is
+labelled so: its scores are those of BM25+ over all candidates, made beforehand and handed out wave by wave after a fixed wait a passage.
+Its times show how the budget is kept, not how fast anything is. Loss: the share of the first five passages of the full reranking that are
+still among the first five; nDCG@10 of documents, by their first passage among the ten kept and then as they were found, and the share of
+the first five passages from documents marked as relevant, each minus that of the full reranking, question by question. Kept: the share of
+questions whose whole second stage ended within the budget, and by how much the others missed it.
 """
 import argparse
 import math

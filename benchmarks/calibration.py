@@ -1,23 +1,24 @@
 """Can a reranker's score be read as the probability that a passage is relevant?
 
     python benchmarks/calibration.py LIBRARY [RERANKER ...] [--encoder WHICH] [--write] [--questions N]
-    python benchmarks/calibration.py LIBRARY --encoder default --write       # for the models that come with cpqa, whenever their weights change
+    python benchmarks/calibration.py LIBRARY --encoder default --write       # for the models of cpqa, whenever their weights change
     python benchmarks/calibration.py LIBRARY --encoder all-MiniLM-L6-v2      # bm25, and the cosine of MiniLM
 
 Questions of bioasq_beir; candidates: the passages of the first 50 documents of the hybrid search in a library of its corpus. A passage is
-relevant if it holds a snippet that experts marked for the question (`cpqa.evaluation.pairs.holds`); where the snippet is the title, or is not
-found, any passage of its document is. What no expert looked at counts as irrelevant, so the probabilities err on the low side.
+relevant if it holds a snippet that experts marked for the question (`cpqa.evaluation.pairs.holds`); where the snippet is the title, or is
+not found, any passage of its document is. What no expert looked at counts as irrelevant, so the probabilities err on the low side.
 
-What was not trained on the questions (bm25, the cosine of MiniLM) is fitted on rounds 7 to 9 and tested on round 10. The models that come with
-cpqa were trained on rounds 7 to 9, where their scores are better than they will ever be again, so all that ranks with `--encoder default` is fitted
-on one half of round 10 and tested on the other, drawn by a hash of the question's id. The library must be of the same encoder. It goes into another
-result, calibration_default.json, and --write then replaces the calibrators of 'default' and of the cosine of the shipped encoder, and no others:
-those of earlier weights of either are removed, since no copy of cpqa that has this file has them.
+What was not trained on the questions (bm25, the cosine of MiniLM) is fitted on rounds 7 to 9 and tested on round 10. The models that come
+with cpqa were trained on rounds 7 to 9, where their scores are better than they will ever be again, so all that ranks with `--encoder
+default` is fitted on one half of round 10 and tested on the other, drawn by a hash of the question's id. The library must be of the same
+encoder. It goes into another result, calibration_default.json, and --write then replaces the calibrators of 'default' and of the cosine of
+the shipped encoder, and no others: those of earlier weights of either are removed, since no copy of cpqa that has this file has them.
 
-The questions that are fitted to also choose: logistic, unless isotonic has the lower log loss by cross-validation over questions (five folds) by more than its
-95 % interval. The others only test. BM25's raw sums, which grow with the question, are tried beside the share of the best possible score that our reranker gives.
-Only a calibrator that tells more than the base rate does (a lower log loss, cross-validated, by more than its interval) goes into the package.
-Intervals: bootstrap over questions; those of the calibration error keep the bins as they are. --write puts the calibrators into the package.
+The questions that are fitted to also choose: logistic, unless isotonic has the lower log loss by cross-validation over questions (five
+folds) by more than its 95 % interval. The others only test. BM25's raw sums, which grow with the question, are tried beside the share of
+the best possible score that our reranker gives. Only a calibrator that tells more than the base rate does (a lower log loss,
+cross-validated, by more than its interval) goes into the package. Intervals: bootstrap over questions; those of the calibration error keep
+the bins as they are. --write puts the calibrators into the package.
 """
 import argparse
 import hashlib

@@ -3,14 +3,15 @@
     python benchmarks/claim_support.py [--fit]
 
 Statements about Evidence Inference (evaluation/claims): true ones after the physicians' labels with the longest marked span as the quote,
-false ones by flip. The rules were written and the weights fitted on the articles of the half 'dev'; what is reported under `test` is the other
-half, on which nothing was chosen. To write the rules, errors were read on dev and on some 580 pairs that helpers (a language model, no physicians) labelled in abstracts of
-PubMedQA and BioASQ and in unmarked sentences of dev's articles, which are not kept. Meanwhile the test half was scored eight times, and the share of its claims that are taken
-apart wrongly was counted; its texts were not read. One variant was dropped for its test scores: exponents for the parts, chosen on dev by the worst kind of flip
-(direction .841, reversed .836, but negation .844 and all .898). With --fit the weights in cpqa/data/claim_support.json are fitted anew on dev first.
-`signs` says what single signs are worth alone; `cosine` and `cross_encoder` are the models that come with cpqa, alone: what similarity sees.
-Thresholds were set on dev by cross-validation; `caught` says what share of the false, and of the true, statements of test is called at fault.
-`unseen` are the statements of test in wordings that dev does not have.
+false ones by flip. The rules were written and the weights fitted on the articles of the half 'dev'; what is reported under `test` is the
+other half, on which nothing was chosen. To write the rules, errors were read on dev and on some 580 pairs that helpers (a language model,
+no physicians) labelled in abstracts of PubMedQA and BioASQ and in unmarked sentences of dev's articles, which are not kept. Meanwhile the
+test half was scored eight times, and the share of its claims that are taken apart wrongly was counted; its texts were not read. One variant
+was dropped for its test scores: exponents for the parts, chosen on dev by the worst kind of flip (direction .841, reversed .836, but
+negation .844 and all .898). With --fit the weights in cpqa/data/claim_support.json are fitted anew on dev first. `signs` says what single
+signs are worth alone; `cosine` and `cross_encoder` are the models that come with cpqa, alone: what similarity sees. Thresholds were set on
+dev by cross-validation; `caught` says what share of the false, and of the true, statements of test is called at fault. `unseen` are the
+statements of test in wordings that dev does not have.
 """
 import argparse
 from datetime import date

@@ -2,12 +2,12 @@
 
     python benchmarks/cmmqa.py [--misses]
 
-benchmarks/labels/cmmqa.tsv holds 1,008 labels. The questions were drawn at random (`drawn`, which this script checks against the file) within
-each of the five sets and four strata: strong words (that smell of cancer) in the question, strong words elsewhere, broad words that might, and the rest.
-Two sessions of a language model read each of the 518 questions of the first draw, blind to each other and to the filter; two disagreements were
-settled by a third reading. A second draw of 490, from large strata in which little had been found, was read by one session, just as blind.
-They were no oncologists, and two readers of one kind agree more easily than two people, so their kappa is no proof.
-The lexicon was not changed after the filter was first compared with the labels.
+benchmarks/labels/cmmqa.tsv holds 1,008 labels. The questions were drawn at random (`drawn`, which this script checks against the file)
+within each of the five sets and four strata: strong words (that smell of cancer) in the question, strong words elsewhere, broad words that
+might, and the rest. Two sessions of a language model read each of the 518 questions of the first draw, blind to each other and to the
+filter; two disagreements were settled by a third reading. A second draw of 490, from large strata in which little had been found, was read
+by one session, just as blind. They were no oncologists, and two readers of one kind agree more easily than two people, so their kappa is no
+proof. The lexicon was not changed after the filter was first compared with the labels.
 
 Labels: cancer (about a malignant neoplasm), benign (about another neoplasm in the sense of MeSH's C04), mention (named in passing), none.
 

@@ -1,11 +1,13 @@
-"""How long does `cpqa ask` take as a new process on the demo library, with an empty cache and with a filled one, where does the time go, and how long does the install take?
+"""How long does `cpqa ask` take as a new process on the demo library, with an empty cache and with a filled one, where does the time go,
+and how long does the install take?
 
     python benchmarks/cold_start.py [--runs 10] [--installs 1]
 
 With an empty cache the demo library is built first; both cases use caches of their own, never the user's, and come in turns.
 The reference, in the same turns: a new process that only imports sentence_transformers.
-An install is `pip install ".[offline]"`, with the versions of constraints.txt, into a new environment and without pip's cache, so it holds the time of the downloads; `cpqa ask` must then answer there.
-All files are in the system's page cache, but for those that an install has just written.
+An install is `pip install ".[offline]"`, with the versions of constraints.txt, into a new environment and without pip's cache, so it holds
+the time of the downloads; `cpqa ask` must then answer there. All files are in the system's page cache, but for those that an install has
+just written.
 """
 import argparse
 import json

@@ -2,12 +2,13 @@
 
     python benchmarks/cross_encoder_cpu.py [--questions 20] [--quality 100] [--depths 10 20 50 100 200 500] [--name cross_encoder_cpu]
 
-The network: the weights of all-MiniLM-L6-v2 as the body, and a head fitted here on its first token's output for pairs of BioASQ rounds 7 to 9
-(a question with a gold document, and with documents near it in BM25). It stands in for a trained cross-encoder, of which none comes as a
+The network: the weights of all-MiniLM-L6-v2 as the body, and a head fitted here on its first token's output for pairs of BioASQ rounds 7 to
+9 (a question with a gold document, and with documents near it in BM25). It stands in for a trained cross-encoder, of which none comes as a
 package: times depend on the sizes alone; its quality is not claimed, it is only shown to be no noise, and not to change in eight bits.
 
 The reference, on the same pairs in the same run: sentence-transformers' `CrossEncoder.predict` with its defaults (float32, batches of 32).
-Runs that read fewer tokens of a pair stand beside those that read all. The systems take turns, question by question, after two questions to warm up. Above depth 100 the reference has fewer questions.
+Runs that read fewer tokens of a pair stand beside those that read all. The systems take turns, question by question, after two questions to
+warm up. Above depth 100 the reference has fewer questions.
 """
 import argparse
 import random

@@ -1,15 +1,17 @@
 """How long does a cross-encoder of BERT-base's size take on a GPU, our way and the paper's?
 
 Ours (`CrossEncoderReranker`): rows sorted by length, batches bounded by tokens, 16 bits. The paper's (He et al., III.D, as far as it says):
-all k pairs in one batch, padded to 512 tokens, 32 bits. Both turn the same texts into tokens with the same tokenizer, inside the time taken.
-The weights are random, so this says nothing about quality: times, memory, and whether both ways give the same order.
+all k pairs in one batch, padded to 512 tokens, 32 bits. Both turn the same texts into tokens with the same tokenizer, inside the time
+taken. The weights are random, so this says nothing about quality: times, memory, and whether both ways give the same order.
 
 Texts are synthetic: words of a fixed vocabulary, four in ten of two tokens, as in biomedical text. 'passages' have about 128 words (normal
 around 115 with a deviation of 20, cut to 30 to 150, as whole sentences up to 128 words have), 'full' ones 600 words, more than 512 tokens.
 
-    python benchmarks/cross_encoder_gpu.py                # needs a GPU and a PyTorch with CUDA, and cpqa[models]; writes results/cross_encoder_gpu.json
+    python benchmarks/cross_encoder_gpu.py                # writes results/cross_encoder_gpu.json
     python benchmarks/cross_encoder_gpu.py --compile      # the same through torch.compile
     python benchmarks/cross_encoder_gpu.py --device cpu --layers 2 --depths 5,10 --repeats 1    # does it run at all? writes nothing
+
+It needs a GPU and a PyTorch with CUDA, and cpqa[models].
 """
 import argparse
 import json

@@ -3,13 +3,14 @@
     python benchmarks/depth.py LIBRARY [--questions 0] [--timed 200] [--cross-encoder FOLDER --slow-questions 100 --slow-timed 10]
 
 Questions of bioasq_beir: a seeded sample, or all (0). The first stage is hybrid search; the first `depth` of its documents are reranked.
-Quality: nDCG@10 of documents, each as good as its best passage, those beyond the depth behind in their order; and the share of the first 1, 3
-and 10 passages that come from a document that experts marked as relevant. Differences to the deepest are taken question by question.
+Quality: nDCG@10 of documents, each as good as its best passage, those beyond the depth behind in their order; and the share of the first 1,
+3 and 10 passages that come from a document that experts marked as relevant. Differences to the deepest are taken question by question.
 Time: the second stage alone, 10 passages kept, on the first `timed` of the questions, documents at hand.
 
-The knee is found by two rules, stated before anything was measured. Loss: the smallest depth whose mean is within 0.005 of the best one's, and whose
-paired interval against it leaves out a loss above 0.01. Kneedle (Satopaa et al. 2011, the package kneed, or the point farthest above the chord where
-that is not installed): on the mean against the logarithm of the depth; it has no answer for a curve that does not rise.
+The knee is found by two rules, stated before anything was measured. Loss: the smallest depth whose mean is within 0.005 of the best one's,
+and whose paired interval against it leaves out a loss above 0.01. Kneedle (Satopaa et al. 2011, the package kneed, or the point farthest
+above the chord where that is not installed): on the mean against the logarithm of the depth; it has no answer for a curve that does not
+rise.
 """
 import argparse
 import csv

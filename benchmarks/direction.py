@@ -3,19 +3,21 @@
     python benchmarks/direction.py LIBRARY [--questions 60] [--only-rules]
 
 LIBRARY is one of bioasq_beir's corpus with the encoder that comes with cpqa. Four parts, each on a half to build on and a half to report:
-- `snippets`: BioASQ's questions of yes or no, the sentences of all snippets that experts marked, with the titles of their articles. No retrieval, no model.
-- `cited`: the same questions; what is read are the passages that the pipeline finds (both routes, 50 documents, 10 passages, the cross-encoder), by
-  `QuotingReader`. --questions limits those of the rounds to build on, drawn with a fixed seed; round 10 is whole.
-- `pubmedqa`: PQA-L, rules alone. Read are the sentences of the abstract without its conclusion (`abstract`), of the conclusion alone, or of both; the
-  abstract's headings are not there. Experts answered with the conclusion in view. There is no title, since it is the question.
+- `snippets`: BioASQ's questions of yes or no, the sentences of all snippets that experts marked, with the titles of their articles. No
+  retrieval, no model.
+- `cited`: the same questions; what is read are the passages that the pipeline finds (both routes, 50 documents, 10 passages, the
+  cross-encoder), by `QuotingReader`. --questions limits those of the rounds to build on, drawn with a fixed seed; round 10 is whole.
+- `pubmedqa`: PQA-L, rules alone. Read are the sentences of the abstract without its conclusion (`abstract`), of the conclusion alone, or of
+  both; the abstract's headings are not there. Experts answered with the conclusion in view. There is no title, since it is the question.
 - `sentences`: which score should choose the sentences to quote, on BioASQ's questions of all kinds.
-BioASQ's rounds 7 to 9 were looked at while the rules were written, and round 10 was not; of PubMedQA the half that is not the test set counts as built on
-(but `answering.polarity` was written with half of all its conclusions in view, whichever set they are in: see benchmarks/polarity.py).
-The models that come with cpqa were trained on rounds 7 to 9, so the evidence found there is better than it would be elsewhere.
+BioASQ's rounds 7 to 9 were looked at while the rules were written, and round 10 was not; of PubMedQA the half that is not the test set
+counts as built on (but `answering.polarity` was written with half of all its conclusions in view, whichever set they are in: see
+benchmarks/polarity.py). The models that come with cpqa were trained on rounds 7 to 9, so the evidence found there is better than it would
+be elsewhere.
 
-`coverage`: the share that got yes or no; a label of maybe or none is no answer. `accuracy` is of those answered, `majority_there` that of the most
-common answer of the questions of the half, on the same questions; `with_majority` takes the most common answer where the rules give none, over all
-questions, against `majority`, by the exact McNemar test. Where experts answered maybe, every yes or no is wrong.
+`coverage`: the share that got yes or no; a label of maybe or none is no answer. `accuracy` is of those answered, `majority_there` that of
+the most common answer of the questions of the half, on the same questions; `with_majority` takes the most common answer where the rules
+give none, over all questions, against `majority`, by the exact McNemar test. Where experts answered maybe, every yes or no is wrong.
 Evidence is kept in cpqa's cache: a run that was stopped goes on.
 """
 import argparse

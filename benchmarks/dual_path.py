@@ -1,9 +1,10 @@
-"""What does each route of the dual path find? Term search by a ladder of Boolean queries (rules, no language model), dense search, and both.
+"""What does each route of the dual path find? Term search by a ladder of Boolean queries (rules, no language model), dense search, and
+both.
 
     python benchmarks/dual_path.py LIBRARY      # built by: cpqa index build .../bioasq_beir/corpus.jsonl.gz --out LIBRARY
 
-All 1,983 questions of bioasq_beir, by the local Boolean engine; routes and top five as in He et al.'s Table II, but on questions with gold documents;
-the same for shorter lists, and with BM25 as the term route for smaller libraries.
+All 1,983 questions of bioasq_beir, by the local Boolean engine; routes and top five as in He et al.'s Table II, but on questions with gold
+documents; the same for shorter lists, and with BM25 as the term route for smaller libraries.
 A question for which a route finds nothing stays in the mean, with nought. Nothing was chosen on these figures but what the result says.
 """
 import csv

@@ -2,13 +2,16 @@
 
     python benchmarks/injection.py
 
-- `attacks`: each document of cpqa/data/poison.jsonl, first among the evidence, with a model that does what it says; by prompt, kind of question and options of the reader.
+- `attacks`: each document of cpqa/data/poison.jsonl, first among the evidence, with a model that does what it says; by prompt, kind of
+  question and options of the reader.
 - `without`: the same through the first of these readers, with one of the checks taken out: what it is good for.
-- `orders`: how many honest papers are taken for documents that give orders: all of bioasq_beir, the full texts of evidence_inference, the demo notes.
-- `quotes`: sentences of abstracts of bioasq_beir with a slip of a copyist, which should be found, and with another figure, a lost or an added denial or a turned word, which should not.
-The poison and the patterns are by the same hand. Two groups of patterns ("you" beside a verb of telling; a comment, an "assistant:" within a line) and the rule for
-quotes that repeat themselves were added after a first count, in which 28 claims of 86 had got through, and the rule for quotes in another language after a second; so the counts
-flatter, and what gets through is the finding.
+- `orders`: how many honest papers are taken for documents that give orders: all of bioasq_beir, the full texts of evidence_inference, the
+  demo notes.
+- `quotes`: sentences of abstracts of bioasq_beir with a slip of a copyist, which should be found, and with another figure, a lost or an
+  added denial or a turned word, which should not.
+The poison and the patterns are by the same hand. Two groups of patterns ("you" beside a verb of telling; a comment, an "assistant:" within
+a line) and the rule for quotes that repeat themselves were added after a first count, in which 28 claims of 86 had got through, and the
+rule for quotes in another language after a second; so the counts flatter, and what gets through is the finding.
 """
 import gzip
 import json

@@ -2,12 +2,13 @@
 
     python benchmarks/llm_ways.py LIBRARY [--questions 10]
 
-LIBRARY is one of bioasq_beir's corpus. Each kind is asked the same questions of BioASQ's round 10, drawn with a fixed seed, by the command itself: Claude's
-and OpenAI's SDKs speak HTTP to a server on 127.0.0.1, whose model copies the first sentence of the first passage and invents a second claim; the
-local model is a Llama of a few weights that says one text. So this is a test of the way, end to end, and says nothing about how well a model answers.
+LIBRARY is one of bioasq_beir's corpus. Each kind is asked the same questions of BioASQ's round 10, drawn with a fixed seed, by the command
+itself: Claude's and OpenAI's SDKs speak HTTP to a server on 127.0.0.1, whose model copies the first sentence of the first passage and
+invents a second claim; the local model is a Llama of a few weights that says one text. So this is a test of the way, end to end, and says
+nothing about how well a model answers.
 
-`errors` are commands that failed; `sound` answers hold the copied claim and mark the invented one; `declined` had too thin evidence, or the copied
-sentence was refused as well; `asked` is how often the model was asked.
+`errors` are commands that failed; `sound` answers hold the copied claim and mark the invented one; `declined` had too thin evidence, or the
+copied sentence was refused as well; `asked` is how often the model was asked.
 """
 import argparse
 import json

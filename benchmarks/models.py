@@ -1,18 +1,19 @@
 """What do the models that come with cpqa buy? BM25, all-MiniLM-L6-v2 and they themselves, on the same questions.
 
-    python benchmarks/models.py [--only retrieval,passages,general,time,caps,short] [--rounds 7,8,9,10] [--data FOLDER] [--bi FOLDER] [--cross FOLDER]
-                                [--trained-bi FOLDER --trained-cross FOLDER] [--questions N] [--name models]
+    python benchmarks/models.py [--only retrieval,passages,general,time,caps,short] [--rounds 7,8,9,10] [--data FOLDER]
+                                [--bi FOLDER] [--cross FOLDER] [--trained-bi FOLDER --trained-cross FOLDER] [--questions N] [--name models]
     python benchmarks/models.py --cards      # then puts the figures on the models' cards
 
-retrieval  bioasq_beir by round (7 to 9 were trained on, 10 was chosen on): BM25, dense, hybrid, hybrid and reranker, all by `CancerQA.search`.
+retrieval  bioasq_beir by round (7 to 9 were trained on, 10 was chosen on): BM25, dense, hybrid, hybrid and reranker, all by
+           `CancerQA.search`.
 passages   Evidence Inference, the articles that were not trained on: is the marked sentence in the first five passages of its article?
 general    MedQuAD, the topics that were held out: is the start of a question's answer found among all of them?
 time       milliseconds to score 50 passages of 128 words, by how many tokens of a pair are read; for a quiet machine.
 caps       nDCG@10 on round 10 by how many tokens of a pair are read.
 short      what eight bits cost, against the folders that training wrote (--trained-bi, --trained-cross; not part of the default).
 
-Each part is added to one result file. One that was measured with other weights is taken out of it, and so are rounds that were. Scores of the
-reranker are kept in cpqa's cache by the checksum of its weights, libraries by that of their encoder, so a run that was stopped goes on.
+Each part is added to one result file. One that was measured with other weights is taken out of it, and so are rounds that were. Scores of
+the reranker are kept in cpqa's cache by the checksum of its weights, libraries by that of their encoder, so a run that was stopped goes on.
 With --questions every part takes so many questions, evenly drawn, and says so in the file: to try it, not to report.
 """
 import argparse

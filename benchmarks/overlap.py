@@ -2,9 +2,10 @@
 
     python benchmarks/overlap.py LIBRARY      # built by: cpqa index build .../bioasq_beir/corpus.jsonl.gz --out LIBRARY
 
-Each question is asked three ways, in an order that turns from question to question: by the term route alone, by the dense route alone, and by both at once.
-NCBI is far away and the server is near, so it is asked to wait before it answers a request; what no wait and short waits give is reported too.
-What running at once can save is the time of the quicker route; `saved` is what it does save, the sum less the time of both. No cache, no rate limit.
+Each question is asked three ways, in an order that turns from question to question: by the term route alone, by the dense route alone, and
+by both at once. NCBI is far away and the server is near, so it is asked to wait before it answers a request; what no wait and short waits
+give is reported too. What running at once can save is the time of the quicker route; `saved` is what it does save, the sum less the time of
+both. No cache, no rate limit.
 """
 import re
 import subprocess

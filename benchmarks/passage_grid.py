@@ -1,12 +1,13 @@
-"""Which way to cut articles, search the passages and reorder them finds the sentences that physicians marked? All combinations on Evidence Inference.
+"""Which way to cut articles, search the passages and reorder them finds the sentences that physicians marked? All combinations on Evidence
+Inference.
 
     python benchmarks/passage_grid.py [--articles dev|test|all] [--cells FILE] [--segmenters a,b,c] [--metadata title,section] [--name NAME]
 
 14 segmenters x bm25, dense and hybrid x no reranker, bm25 and cosine x within the article and in all articles: 252 systems, 928 questions.
 Parameters of segmenters were chosen by questions about the articles of the half 'dev'; the half 'test' says what they are worth.
-Every cell is kept in FILE as soon as it is done (by default under .cache), so the run can be interrupted and goes on; a file with all questions
-gives the results of both halves without asking anything again. Needs the extras eval and offline; about an hour on two quiet cores the first time.
-Intervals and tests draw whole articles; p is adjusted over all comparisons of a kind on a measure (Holm).
+Every cell is kept in FILE as soon as it is done (by default under .cache), so the run can be interrupted and goes on; a file with all
+questions gives the results of both halves without asking anything again. Needs the extras eval and offline; about an hour on two quiet
+cores the first time. Intervals and tests draw whole articles; p is adjusted over all comparisons of a kind on a measure (Holm).
 """
 import argparse
 import sys

@@ -1,12 +1,12 @@
 """What is it worth to put the title, or title and section, before a passage that is indexed? Question by question, on Evidence Inference.
 
-    python benchmarks/passage_grid.py --segmenters sentences:128:32,seos:128:32 --metadata "" --cells .cache/passage_grid_bare.jsonl --name passage_grid_bare
-    python benchmarks/passage_grid.py --segmenters sentences:128:32,seos:128:32 --metadata title,section --cells .cache/passage_grid_section.jsonl --name passage_grid_section
-    python benchmarks/passage_grid.py
+    python benchmarks/passage_grid.py --segmenters sentences:128:32,seos:128:32 --metadata "" --cells .cache/passage_grid_bare.jsonl --name
+    passage_grid_bare python benchmarks/passage_grid.py --segmenters sentences:128:32,seos:128:32 --metadata title,section --cells
+    .cache/passage_grid_section.jsonl --name passage_grid_section python benchmarks/passage_grid.py
     python benchmarks/passage_heads.py
 
-Reads the cells that the three runs of the grid keep in .cache, those without a reranker, and compares nothing and title + section with the title alone on the same 928 questions.
-Whole articles are drawn; p is adjusted over all comparisons of one head on one measure (Holm).
+Reads the cells that the three runs of the grid keep in .cache, those without a reranker, and compares nothing and title + section with the
+title alone on the same 928 questions. Whole articles are drawn; p is adjusted over all comparisons of one head on one measure (Holm).
 """
 import json
 from itertools import product

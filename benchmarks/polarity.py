@@ -8,12 +8,12 @@ On labels that people gave, never on sentences made by the rules:
 - `claims`: Evidence Inference; "X increased Y" and "X decreased Y", filled in from the question, against the first span that
   physicians marked; opposed unless the label says so. `no_effect`: "X did not affect Y" likewise.
 - `same_answer`: two spans marked for the same question, which must not be opposed.
-The rules were written while looking at one half of the articles and questions (`seen`, by the hash of the id); `held_out` is the other. One phrase,
-"with or without", was added after its errors had been read, which took one pair from `flagged_wrongly` there.
+The rules were written while looking at one half of the articles and questions (`seen`, by the hash of the id); `held_out` is the other. One
+phrase, "with or without", was added after its errors had been read, which took one pair from `flagged_wrongly` there.
 Words such as "halved" and "alleviated" were added later, from sentences of our own (tests/test_told.py).
 `any_negation` is what stands to reason: opposed if just one of the two texts holds a "no", "not" or "without".
-Several pairs come from one question and several questions from one article, so beside Wilson's interval, which takes each pair for a draw of
-its own, stands one of a bootstrap that draws whole articles (`by_article`; PubMedQA has one pair an article).
+Several pairs come from one question and several questions from one article, so beside Wilson's interval, which takes each pair for a draw
+of its own, stands one of a bootstrap that draws whole articles (`by_article`; PubMedQA has one pair an article).
 `share_on_seen` varies `SHARE`, on the seen half alone. The 0.5 was set by hand before that table was made, and not changed after it.
 """
 import gzip

@@ -4,8 +4,8 @@
 
 One file in the form of NLM's baseline, of as many citations as a baseline file holds. Titles and abstracts are those of the BEIR
 corpus of BioASQ (some twice, under other PMIDs; where it has no title, the first 14 words); what it lacks is invented and of
-realistic size: authors with affiliations, journals, MeSH headings, chemicals, keywords, history, identifiers, for every fifth citation a list of 30 references, and for every
-15th some markup in the title and abstract.
+realistic size: authors with affiliations, journals, MeSH headings, chemicals, keywords, history, identifiers, for every fifth citation a
+list of 30 references, and for every 15th some markup in the title and abstract.
 Each reader reads the whole file in a process of its own, in turn with the others, several times; the slow ones only in the first two
 rounds, so that all ends in under ten minutes on two quiet cores:
 

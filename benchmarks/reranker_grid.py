@@ -3,12 +3,13 @@
     python benchmarks/reranker_grid.py LIBRARY [RERANKER ...] [--questions N]     # LIBRARY: of the corpus of bioasq_beir, with vectors
 
 Every retriever (bm25, dense, their hybrid, and dense by wordllama, a second and much smaller model) searches the library's own passages;
-every reranker (none, bm25, cosine of either model, and those named, such as cross-encoder:FOLDER) orders the first 50. wordllama is optional:
-its rows are left out where the package is missing (pip install wordllama).
+every reranker (none, bm25, cosine of either model, and those named, such as cross-encoder:FOLDER) orders the first 50. wordllama is
+optional: its rows are left out where the package is missing (pip install wordllama).
 
-A hit: a passage that holds a snippet which experts marked for the question, that is, shares at least half of the shorter of the two; where the
-snippet is the title, or is not found, any passage of its document (`cpqa.evaluation.pairs`). Hits@5 and MRR@5 over all questions; a question of
-which no passage was marked stays in the mean, with nought. Fusion: reciprocal rank fusion (k = 60) of the retriever's order and the reranker's.
+A hit: a passage that holds a snippet which experts marked for the question, that is, shares at least half of the shorter of the two; where
+the snippet is the title, or is not found, any passage of its document (`cpqa.evaluation.pairs`). Hits@5 and MRR@5 over all questions; a
+question of which no passage was marked stays in the mean, with nought. Fusion: reciprocal rank fusion (k = 60) of the retriever's order and
+the reranker's.
 """
 import argparse
 import json

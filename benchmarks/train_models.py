@@ -3,10 +3,11 @@
     python benchmarks/train_models.py --data ../shared/data --out DIR [--kind bi-encoder|cross-encoder|both] [--bi DIR]
         [--steps N] [--questions N] [--documents N] [--bi-knobs JSON] [--cross-knobs JSON]
 
-DIR gets bi-encoder and cross-encoder, the finished models with their cards; work, with everything on the way; and made.json, which says what was
-done: recipes, numbers of groups, curves, seconds of each stage, machine, versions. A run that was stopped goes on where it stood when it is called again.
-`--bi` is a trained bi-encoder (a folder of sentence-transformers, such as DIR/work/bi-encoder), for the cross-encoder alone.
-`--steps`, `--questions` and `--documents` cut everything short, to see whether it works. The knobs are settings in the place of those of the recipes.
+DIR gets bi-encoder and cross-encoder, the finished models with their cards; work, with everything on the way; and made.json, which says
+what was done: recipes, numbers of groups, curves, seconds of each stage, machine, versions. A run that was stopped goes on where it stood
+when it is called again. `--bi` is a trained bi-encoder (a folder of sentence-transformers, such as DIR/work/bi-encoder), for the
+cross-encoder alone. `--steps`, `--questions` and `--documents` cut everything short, to see whether it works. The knobs are settings in the
+place of those of the recipes.
 """
 import argparse
 import json

@@ -2,10 +2,11 @@
 
     python benchmarks/training_choices.py --made DIR [--kind cross-encoder|bi-encoder] [--only NAME,NAME] [--steps N] [--questions N]
 
-DIR is what benchmarks/train_models.py wrote: its groups are trained on, its bi-encoder is the base of the cross-encoders and finds what they order.
-A cross-encoder orders the first 50 documents of hybrid search; a bi-encoder orders the documents that BM25 and the plain model found for any of the
-questions (their first 50 by each) and the relevant ones, which is easier than all documents, but the same for all. nDCG@10 on BioASQ's round 10, every
-n-th question. A variant that is in the result file already is passed over, so a run that was stopped goes on; each has its seconds and its curve.
+DIR is what benchmarks/train_models.py wrote: its groups are trained on, its bi-encoder is the base of the cross-encoders and finds what
+they order. A cross-encoder orders the first 50 documents of hybrid search; a bi-encoder orders the documents that BM25 and the plain model
+found for any of the questions (their first 50 by each) and the relevant ones, which is easier than all documents, but the same for all.
+nDCG@10 on BioASQ's round 10, every n-th question. A variant that is in the result file already is passed over, so a run that was stopped
+goes on; each has its seconds and its curve.
 """
 import argparse
 import json

@@ -2,9 +2,10 @@
 
     python benchmarks/training_leaks.py [--no-vectors] [--name training_leaks]
 
-For each source: the groups read, those that a rule leaves out (and why), and of the rest those whose query is like a question of a test set,
-at several shares of words in common (Jaccard, stop words kept) and several cosines of the embedded sentence model, by test set. `looked_at` are the
-pairs that the index on rare words left to compare, `all_pairs` what comparing all with all would have been. Numbers alone are written, no text.
+For each source: the groups read, those that a rule leaves out (and why), and of the rest those whose query is like a question of a test
+set, at several shares of words in common (Jaccard, stop words kept) and several cosines of the embedded sentence model, by test set.
+`looked_at` are the pairs that the index on rare words left to compare, `all_pairs` what comparing all with all would have been. Numbers
+alone are written, no text.
 """
 import argparse
 from collections import Counter

@@ -159,8 +159,8 @@ def networks() -> dict:
 
 @pytest.fixture(scope='module')
 def loaded_once(networks):
-    """For modules about something else: the networks that come with cpqa are read and compiled by the first who asks, and the others share them
-    and what they once made of a batch, since most tests ask the same few questions."""
+    """For modules about something else: the networks that come with cpqa are read and compiled by the first who asks, and the others share
+    them and what they once made of a batch, since most tests ask the same few questions."""
     from cpqa.retrieval import openvino_models
     load, infer, package = openvino_models.PreparedNetwork.__init__, openvino_models.PreparedNetwork.infer, openvino_models.MODELS
 

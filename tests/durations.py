@@ -1,6 +1,7 @@
 """What each test file and each notebook costs: seconds of the processor, its child processes included, which a busy machine hardly changes.
 
-python -m pytest --write-durations       writes tests/durations.json for the files that ran, and keeps the other rows; then the same with  -m release
+python -m pytest --write-durations       writes tests/durations.json for the files that ran, and keeps the other rows; then the same
+                                         with  -m release
 python -m pytest --check-durations       fails where a row is exceeded by far: 3 times its seconds and 5 more (.ci/run does)
 """
 import json

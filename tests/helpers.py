@@ -89,7 +89,8 @@ def article(document: Document) -> str:
     kinds = ''.join(f'<PublicationType UI="">{escape(kind)}</PublicationType>' for kind in document.publication_types)
     abstract = f'<Abstract><AbstractText>{escape(document.text)}</AbstractText></Abstract>' if document.text else ''
     return (
-        f'<PubmedArticle><MedlineCitation>{pmid}<Article><Journal><JournalIssue><PubDate><Year>{document.year or 2020}</Year></PubDate></JournalIssue>'
+        f'<PubmedArticle><MedlineCitation>{pmid}<Article><Journal><JournalIssue><PubDate><Year>{document.year or 2020}</Year></PubDate>'
+        '</JournalIssue>'
         f'<Title>{escape(document.journal)}</Title></Journal><ArticleTitle>{escape(document.title)}</ArticleTitle>{abstract}'
         f'<PublicationTypeList>{kinds}</PublicationTypeList></Article></MedlineCitation></PubmedArticle>'
     )

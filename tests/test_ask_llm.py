@@ -1,4 +1,5 @@
-"""`cpqa ask` with a language model of each kind, from end to end: the real SDKs against a server on 127.0.0.1, a local model, a recording, and what can go wrong.
+"""`cpqa ask` with a language model of each kind, from end to end: the real SDKs against a server on 127.0.0.1, a local model, a recording,
+and what can go wrong.
 
 One question, and what a terminal gets, are asked of the console script; the others in this process."""
 import json

@@ -88,7 +88,8 @@ def client(server, **options) -> Entrez: return Entrez(server.url, **{'email': '
 
 
 def found(*ids: str, count: int | None = None) -> bytes:
-    return f'<eSearchResult><Count>{len(ids) if count is None else count}</Count><IdList>{"".join(f"<Id>{i}</Id>" for i in ids)}</IdList></eSearchResult>'.encode()
+    return (f'<eSearchResult><Count>{len(ids) if count is None else count}</Count>'
+            f'<IdList>{"".join(f"<Id>{i}</Id>" for i in ids)}</IdList></eSearchResult>').encode()
 
 
 def records(*documents: Document) -> bytes: return replies.article_set(etree.tostring(pubmed_xml(d)) for d in documents)
@@ -392,7 +393,8 @@ def test_links_and_summaries_keep_what_came_before_the_fault():
         return (
             '<eLinkResult>'
             + ''.join(
-                f'<LinkSet><IdList><Id>{i}</Id></IdList><LinkSetDb><LinkName>pubmed_pmc</LinkName><Link><Id>9{i}</Id></Link></LinkSetDb></LinkSet>'
+                f'<LinkSet><IdList><Id>{i}</Id></IdList><LinkSetDb><LinkName>pubmed_pmc</LinkName>'
+                f'<Link><Id>9{i}</Id></Link></LinkSetDb></LinkSet>'
                 for i in ids
             )
             + '</eLinkResult>'

@@ -210,8 +210,7 @@ def test_what_cannot_be_done_is_said_before_any_work(argv, why, garden, tmp_path
     assert not Path(empty['CPQA_CACHE']).exists() and not [*tmp_path.iterdir()]
 
 
-@cases('argv',
-                         [['--retriever', 'magic'], ['--k', 0], ['--k', 'ten'], ['--depth', -1], ['--data'], ['--scope', 'global']])
+@cases('argv', [['--retriever', 'magic'], ['--k', 0], ['--k', 'ten'], ['--depth', -1], ['--data'], ['--scope', 'global']])
 def test_words_that_the_command_line_does_not_know(argv, garden):
     done = inside('eval', 'retrieval', '--data', garden, *argv)
     assert 'cpqa help eval retrieval' in complaint(done, 2)

@@ -1,7 +1,8 @@
 """The fault suite: our client against a server of E-utilities that misbehaves on purpose.
 
-Each fault is survived where that is possible, nothing is lost without being named, and the reason can be read in `client.events` or `Fetched.faults`.
-New cases need three fixtures: `library` (eight invented articles), `serve(misbehave)`, which starts a server of it, and `client(server)`, which makes a client in a hurry.
+Each fault is survived where that is possible, nothing is lost without being named, and the reason can be read in `client.events` or
+`Fetched.faults`. New cases need three fixtures: `library` (eight invented articles), `serve(misbehave)`, which starts a server of it, and
+`client(server)`, which makes a client in a hurry.
 """
 import re
 import socket

@@ -17,7 +17,8 @@ JATS = ('<article article-type="research-article"><front><article-meta><article-
         'pub-id-type="pmc">{0}</article-id><title-group><article-title>Sleep {0}</article-title></title-group>'
         '<abstract><p>Sleep helps people with tumours.</p></abstract></article-meta></front><body><sec><title>Results</title><p>Ginger '
         'tea soothed forty sleepers.</p></sec></body></article>')
-PUBMED = '<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>5</PMID><Article><ArticleTitle>Tea</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>'
+PUBMED = ('<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>5</PMID><Article><ArticleTitle>Tea</ArticleTitle></Article>'
+          '</MedlineCitation></PubmedArticle></PubmedArticleSet>')
 KINDS = {'article': (JATS.format(1), ['PMC1']),
          'set': (f'<pmc-articleset>{JATS.format(1)}{JATS.format(2)}</pmc-articleset>', ['PMC1', 'PMC2']),
          'comment first': (f'<?xml version="1.0"?>\n<!-- x --><!DOCTYPE article PUBLIC "-//NLM//DTD" "JATS.dtd">{JATS.format(1)}',

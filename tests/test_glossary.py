@@ -77,10 +77,12 @@ def test_most_notes_of_the_demo_library_hold_a_word():
 def descriptor(name: str, tree: str, note: str, entry: str = '') -> str:
     terms = ''.join(f'<Term><String>{t}</String></Term>' for t in (name, entry) if t)
     return (
-        f'<DescriptorRecord><DescriptorUI>D000001</DescriptorUI><DescriptorName><String>{name}</String></DescriptorName><TreeNumberList><TreeNumber>{tree}</TreeNumber></TreeNumberList>'
-        '<ConceptList><Concept PreferredConceptYN="N"><ScopeNote>Another '
-        'thing.</ScopeNote><TermList><Term><String>Other</String></Term></TermList></Concept>'
-        f'<Concept PreferredConceptYN="Y">{f"<ScopeNote>{note}</ScopeNote>" if note else ""}<TermList>{terms}</TermList></Concept></ConceptList></DescriptorRecord>'
+        f'<DescriptorRecord><DescriptorUI>D000001</DescriptorUI><DescriptorName><String>{name}</String></DescriptorName>'
+        f'<TreeNumberList><TreeNumber>{tree}</TreeNumber></TreeNumberList>'
+        '<ConceptList><Concept PreferredConceptYN="N"><ScopeNote>Another thing.</ScopeNote>'
+        '<TermList><Term><String>Other</String></Term></TermList></Concept>'
+        f'<Concept PreferredConceptYN="Y">{f"<ScopeNote>{note}</ScopeNote>" if note else ""}<TermList>{terms}</TermList></Concept>'
+        '</ConceptList></DescriptorRecord>'
     )
 
 

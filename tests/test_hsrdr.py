@@ -671,7 +671,8 @@ class Echo(BaseHTTPRequestHandler):
 
 def found(told: str) -> str:
     return (
-        '<?xml version="1.0"?><!DOCTYPE eSearchResult><eSearchResult><Count>1</Count><RetMax>1</RetMax><RetStart>0</RetStart><IdList><Id>1001</Id></IdList><TranslationSet/>'
+        '<?xml version="1.0"?><!DOCTYPE eSearchResult><eSearchResult><Count>1</Count><RetMax>1</RetMax><RetStart>0</RetStart>'
+        '<IdList><Id>1001</Id></IdList><TranslationSet/>'
         f'<QueryTranslation>{told}</QueryTranslation><ErrorList><PhraseNotFound>{told}</PhraseNotFound></ErrorList>'
         f'<WarningList><OutputMessage>{told}</OutputMessage></WarningList></eSearchResult>'
     )

@@ -17,14 +17,15 @@ def xml_record(ui: str, name: str, trees=(), terms=()) -> str:
     numbers = ''.join(f'<TreeNumber>{t}</TreeNumber>' for t in trees)
     strings = ''.join(f'<Term><TermUI>T1</TermUI><String>{t}</String></Term>' for t in (name, *terms))
     return (
-        '<DescriptorRecord '
-        f'DescriptorClass="1"><DescriptorUI>{ui}</DescriptorUI><DescriptorName><String>{name}</String></DescriptorName>'
-        '<AllowableQualifiersList><AllowableQualifier><QualifierReferredTo><QualifierUI>Q1</QualifierUI><QualifierName><String>therapy</String>'
+        f'<DescriptorRecord DescriptorClass="1"><DescriptorUI>{ui}</DescriptorUI><DescriptorName><String>{name}</String></DescriptorName>'
+        '<AllowableQualifiersList><AllowableQualifier><QualifierReferredTo><QualifierUI>Q1</QualifierUI>'
+        '<QualifierName><String>therapy</String>'
         '</QualifierName></QualifierReferredTo></AllowableQualifier></AllowableQualifiersList>'
-        '<SeeRelatedList><SeeRelatedDescriptor><DescriptorReferredTo><DescriptorUI>D999999</DescriptorUI><DescriptorName><String>Elsewhere</String>'
+        '<SeeRelatedList><SeeRelatedDescriptor><DescriptorReferredTo><DescriptorUI>D999999</DescriptorUI>'
+        '<DescriptorName><String>Elsewhere</String>'
         f'</DescriptorName></DescriptorReferredTo></SeeRelatedDescriptor></SeeRelatedList><TreeNumberList>{numbers}</TreeNumberList>'
-        '<ConceptList><Concept '
-        f'PreferredConceptYN="Y"><ConceptUI>M1</ConceptUI><TermList>{strings}</TermList></Concept></ConceptList></DescriptorRecord>'
+        '<ConceptList><Concept PreferredConceptYN="Y"><ConceptUI>M1</ConceptUI>'
+        f'<TermList>{strings}</TermList></Concept></ConceptList></DescriptorRecord>'
     )
 
 

@@ -173,7 +173,8 @@ def made(*args, **kwargs) -> Document: return jats_document(etree.fromstring(art
     ('a value (n = 5) of 0.5 [<xref ref-type="bibr">1</xref>]; 7', 'a value (n = 5) of 0.5; 7'),
     ('was 2.<xref ref-type="bibr">1</xref> 5 mg', 'was 2. 5 mg'),
     ('the trial<xref ref-type="bibr">1</xref>assessed', 'the trial assessed'),
-    ('<inline-formula><alternatives><mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML"><mml:msup><mml:mi>x</mml:mi><mml:mn>2</mml:mn></mml:msup></mml:math><tex-math>no</tex-math></alternatives></inline-formula>',
+    ('<inline-formula><alternatives><mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML"><mml:msup><mml:mi>x</mml:mi>'
+     '<mml:mn>2</mml:mn></mml:msup></mml:math><tex-math>no</tex-math></alternatives></inline-formula>',
         'x^2'),
 ])
 def test_a_sentence_stays_readable(xml, text): assert element_lines(etree.fromstring(f'<p>{xml}</p>')) == [text]
@@ -182,7 +183,8 @@ def test_a_sentence_stays_readable(xml, text): assert element_lines(etree.fromst
 def test_what_other_people_wrote_stays_out():
     d = made(
         '<p>Mine.</p>',
-        more='<back><ref-list><ref><mixed-citation>Cited.</mixed-citation></ref></ref-list></back><sub-article><front-stub/><body><p>Theirs.</p></body></sub-article><response><body><p>Reply.</p></body></response>',
+        more='<back><ref-list><ref><mixed-citation>Cited.</mixed-citation></ref></ref-list></back>'
+             '<sub-article><front-stub/><body><p>Theirs.</p></body></sub-article><response><body><p>Reply.</p></body></response>',
     )
     assert d.text == 'Mine.'
 

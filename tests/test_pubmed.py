@@ -207,7 +207,8 @@ def test_inline_markup(xml, text): assert inline(xml) == text
     ('<m:mroot><m:mn>8</m:mn><m:mn>3</m:mn></m:mroot>', '8^(1/3)'),
     ('<m:mover><m:mi>x</m:mi><m:mo>¯</m:mo></m:mover><m:mo>=</m:mo><m:mn>0.05</m:mn>', 'x=0.05'),
     ('<m:munderover><m:mo>∑</m:mo><m:mrow><m:mi>i</m:mi><m:mo>=</m:mo><m:mn>1</m:mn></m:mrow><m:mi>n</m:mi></m:munderover>', '(∑_(i=1))^n'),
-    ('<m:mtable><m:mtr><m:mtd><m:mn>1</m:mn></m:mtd><m:mtd><m:mn>2</m:mn></m:mtd></m:mtr><m:mtr><m:mtd><m:mn>3</m:mn></m:mtd></m:mtr></m:mtable>',
+    ('<m:mtable><m:mtr><m:mtd><m:mn>1</m:mn></m:mtd><m:mtd><m:mn>2</m:mn></m:mtd></m:mtr>'
+     '<m:mtr><m:mtd><m:mn>3</m:mn></m:mtd></m:mtr></m:mtable>',
         '1, 2; 3'),
     ('<m:mtext>mean\xa0</m:mtext><m:mn>5</m:mn>', 'mean 5'), ('<m:mphantom><m:mn>9</m:mn></m:mphantom><m:mn>5</m:mn>', '5'),
     ('<m:mfrac><m:mn>1</m:mn></m:mfrac>', '1'), ('<m:unheard-of><m:mi>x</m:mi></m:unheard-of>', 'x'), ('x', 'x'), ('', ''),

@@ -1,4 +1,5 @@
-"""The rerankers on tiny models with random weights: the same score in any company, bounded memory, bad input, and agreement with plain ways.
+"""The rerankers on tiny models with random weights: the same score in any company, bounded memory, bad input, and agreement with plain
+ways.
 
 That the scores are good cannot be tested here: the trained weights are downloads."""
 import math

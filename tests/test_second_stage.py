@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import cases
-from cpqa.retrieval import encoders
+from cpqa import pipeline
 from cpqa.core.errors import CpqaError, MissingExtra
 from cpqa.core.records import Document
 from cpqa.testing.toy_corpus import TOY
@@ -21,7 +21,7 @@ from cpqa.testing.tiny_models import tiny_bert
 from cpqa.passages.two_stage import Reranked, TwoStage, title_passages
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.sources import Scope
-from cpqa.retrieval import openvino_models
+from cpqa.retrieval import encoders, openvino_models
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.local_ncbi.entrez_server import EntrezServer
 

@@ -160,9 +160,12 @@ _MARKUP = re.compile(r'</?[a-z][a-z0-9-]*(?=[\s/>])|<!--|!\[|\]\(', re.I)
 _ADDRESS = re.compile(r'\b(?:https?|ftp|file|javascript|data|mailto):\S|\bwww\.\S|\b[\w-]+\.(?:com|net|org|io|example|invalid)\b', re.I)
 _ORDERS = re.compile(r'''(?ix)
     \b(?:ignore|disregard|forget|override)\b[^.]{0,40}\b(?:instruction|prompt|rule|document|passage|message|context|question|guideline)s?\b
-    | \b(?:system|developer)\s+(?:prompt|override|instruction)s?\b | (?:^|\n)\s*(?:system|user)\s*: | \bassistant\s*: | <!-- | <\|?\s*/?(?:system|user|assistant|im_start|im_end|inst)\b | \[/?INST\]
-    | \byou\s+are\s+(?:now\s+|no\s+longer\s+)?(?:an?\s+|the\s+)?(?:ai|assistant|language\s+model|llm|chatbot|bot)\b | \b(?:as|dear)\s+(?:an\s+)?(?:ai|language\s+model)\b
-    | \b(?:language|ai)\s+models?\b[^.]{0,30}\b(?:must|should|shall|reading|are\s+(?:told|instructed))\b | \b(?:your|the)\s+(?:api|secret)[\s_-]key\b
+    | \b(?:system|developer)\s+(?:prompt|override|instruction)s?\b | (?:^|\n)\s*(?:system|user)\s*: | \bassistant\s*:
+    | <!-- | <\|?\s*/?(?:system|user|assistant|im_start|im_end|inst)\b | \[/?INST\]
+    | \byou\s+are\s+(?:now\s+|no\s+longer\s+)?(?:an?\s+|the\s+)?(?:ai|assistant|language\s+model|llm|chatbot|bot)\b
+    | \b(?:as|dear)\s+(?:an\s+)?(?:ai|language\s+model)\b
+    | \b(?:language|ai)\s+models?\b[^.]{0,30}\b(?:must|should|shall|reading|are\s+(?:told|instructed))\b
+    | \b(?:your|the)\s+(?:api|secret)[\s_-]key\b
     | \b(?:you|your)\b[^.]{0,60}\b(?:answer|reply|repl(?:ies|ied)|say|report|write|cite|quote|state|conclude|pretend|copy|decode)\b
     | \b(?:answer|reply|say|report|write|cite|quote|state|conclude|pretend|copy|decode)\b[^.]{0,60}\b(?:you|your)\b
     ''')

@@ -61,7 +61,15 @@ def _pick(n: int, *key: str) -> int: return int.from_bytes(sha256('/'.join(key).
 def _parts(question: str) -> tuple[str, str, str] | None:
     "Comparator, intervention and outcome of a question of Evidence Inference."
     m = re.fullmatch(r'Compared with (.*), what is the effect of (.*) on (.*)\?', question, re.S)
-    return tuple(' '.join(g.split()).strip(' .,;') for g in m.groups()) if m else None
+    if not m: return None
+    comparator, intervention, outcome = (' '.join(g.split()).strip(' .,;') for g in m.groups())
+    return comparator, intervention, outcome
+
+def _parts_of(q: Question) -> tuple[str, str, str]:
+    "Those of a question that has been found to have them."
+    parts = _parts(q.question)
+    assert parts is not None, q.id
+    return parts
 
 def worded(value: str, x: str, y: str, c: str, part: str, key: Sequence[str], both: bool = False) -> tuple[str, bool]:
     "A statement that `x` did `value` to `y` against `c`, and whether its wording is unseen on dev. `both`: name both arms."
@@ -88,7 +96,7 @@ def _figures(quote: str) -> list[tuple[str, str, str]]:
             continue
         u = re.match(r'\s?([%]|[A-Za-z]+)', quote[m.end():])
         unit = u[1] if u and u[1] in OTHER_UNIT else ''
-        found.append((m[0], unit, m[0] + (u[0] if unit else '')))
+        found.append((m[0], unit, m[0] + (u[0] if u and unit else '')))
     return found
 
 def _another(number: str, *key: str) -> str:
@@ -123,14 +131,14 @@ def _of_half(marked: Marked, asked: Sequence[Question], half: str) -> Iterator[S
         mine = marked.spans[q.id]
         apart = lambda o: all(f <= e or g <= s for s, f in mine for e, g in marked.spans[o.id])
         others = [o for o in of[q.gold_pmids[0]] if o.id != q.id
-                  and _parts(o.question)[2].lower() != _parts(q.question)[2].lower() and apart(o)]
+                  and _parts_of(o)[2].lower() != _parts_of(q)[2].lower() and apart(o)]
         other = others[_pick(len(others), 'other', q.id)] if others else None
         far = of[names[(names.index(q.gold_pmids[0]) + 1 + _pick(len(names) - 1, 'far', q.id)) % len(names)]] if len(names) > 1 else []
         yield from _of_question(q, half, _quote(marked, q), other, _quote(marked, far[_pick(len(far), 'q', q.id)]) if far else '')
 
 # %% ../../nbs/evaluation/claims.ipynb #9cf293e3
 def _of_question(q: Question, half: str, quote: str, other: Question | None, far: str) -> Iterator[Statement]:
-    c, x, y = _parts(q.question)
+    c, x, y = _parts_of(q)
     value = VALUES[q.gold]
     true = value if value != '0' else ('0', '0', 'not+', 'not-')[_pick(4, 'true', q.id)]
     def made(flip, value, x=x, y=y, c=c, quote=quote, both=False, figure=''):
@@ -146,7 +154,7 @@ def _of_question(q: Question, half: str, quote: str, other: Question | None, far
     yield made('negation', '+-'[_pick(2, 'neg', q.id)] if value == '0' else ('0', f'not{value}')[_pick(2, 'neg', q.id)])
     yield from _with_figures(made, true, _figures(quote), q.id)
     if other:
-        oc, ox, oy = _parts(other.question)
+        oc, ox, oy = _parts_of(other)
         yield made('outcome', VALUES[other.gold], x=ox, y=oy, c=oc)
     if far: yield made('article', true, quote=far)
 
@@ -161,7 +169,7 @@ def _with_figures(made, true: str, figures: Sequence[tuple[str, str, str]], id: 
         yield made('unit', true, figure=number + told[len(number):].replace(unit, OTHER_UNIT[unit] if unit != '%' else ' mg'))
 
 # %% ../../nbs/evaluation/claims.ipynb #e0d4a5c6
-def auroc(true: Sequence[float], false: Sequence[float]) -> float:
+def auroc(true: Sequence[float] | np.ndarray, false: Sequence[float] | np.ndarray) -> float:
     "The share of pairs in which the true one scores higher, ties half; nan without a pair."
     t, f = np.sort(np.asarray(true, float)), np.asarray(false, float)
     if not len(t) or not len(f): return float('nan')
@@ -226,10 +234,10 @@ def fit_support(made: Sequence[Statement], found: Sequence[Signs], false_alarms:
     fold = np.array([_pick(5, 'fold', m.article) for m in made])
     for k in range(5):
         parts = _fitted([m for m, f in zip(made, fold) if f != k], [s for s, f in zip(found, fold) if f != k], signs)
-        for i in np.flatnonzero(fold == k): p[i] = [part.probability(found[i]) for part in parts]
+        for i in np.flatnonzero(fold == k).tolist(): p[i] = [part.probability(found[i]) for part in parts]
     true, scores = np.array([m.true for m in made]), p.prod(1)
     at = lambda q: np.where([name == 'figures' for name in PARTS], .5, np.quantile(p[true], q, axis=0))
-    called = lambda q: (p < at(q)).any(1)
+    called = lambda q: np.asarray((p < at(q)).any(1))
     level = max((q for q in np.arange(0, false_alarms, .0025) if called(q)[true].mean() <= false_alarms), default=0.0)
     below, at_fault = at(level), called(level)
     parts = [Part(x.name, x.signs, x.weights, x.intercept, round(float(b), 4)) for x, b in zip(_fitted(made, found, signs), below)]

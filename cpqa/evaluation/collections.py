@@ -148,8 +148,8 @@ _COLUMNS = ({'document', 'doc', 'corpus-id', 'corpus_id', 'corpusid', 'doc-id', 
 
 def _columns(names: list[str]) -> tuple[int, int, int] | None:
     "Where query, document and grade stand by a header; None if it does not name them."
-    found = [next((i for i, name in enumerate(names) if name.lower() in known), None) for known in (_HEADERS, *_COLUMNS)]
-    return tuple(found) if None not in found else None
+    query, document, grade = (next((i for i, name in enumerate(names) if name.lower() in known), None) for known in (_HEADERS, *_COLUMNS))
+    return None if query is None or document is None or grade is None else (query, document, grade)
 
 def read_qrels(path: str | Path, faults: list[str]) -> Iterator[tuple[str, str, str, int]]:
     "The judgements of a qrels file: its place, query, document and grade; lines that do not fit go into `faults`."
@@ -271,7 +271,7 @@ def _queries(path: Path, faults: list[str]) -> tuple[dict[str, str], dict[str, t
 # %% ../../nbs/evaluation/collections.ipynb #b61c2700
 def read_collection(folder: str | Path, split: str | None = None) -> Collection:
     "The BEIR folder with the qrels of `split`: 'test', or the only ones there are, unless told. Raises `QuestionsError`."
-    folder, faults = Path(folder), []
+    folder, faults = Path(folder), list[str]()
     corpus, texts = _part(folder, 'corpus.jsonl'), _part(folder, 'queries.jsonl')
     split, path = _split(folder, split)
     (ids, checksum), (queries, sources) = _corpus(corpus, faults), _queries(texts, faults)
@@ -370,7 +370,8 @@ def _asked(q: _Asked, where: str, articles: dict[str, Document], faults: list[st
 # %% ../../nbs/evaluation/collections.ipynb #af3d7a89
 def read_marked(folder: str | Path) -> Marked:
     "The articles, questions and spans in an Evidence Inference folder. Raises `QuestionsError`."
-    folder, faults, articles, questions, spans = Path(folder), [], {}, [], {}
+    folder, faults, questions = Path(folder), list[str](), list[Question]()
+    articles, spans = dict[str, Document](), dict[str, tuple[tuple[int, int], ...]]()
     asked, texts = _part(folder, 'questions.jsonl'), _part(folder, 'articles.jsonl')
     for a in read_articles(texts, faults):
         if a.id in articles: faults.append(f'{texts.name}: a second article has the id {a.id}')

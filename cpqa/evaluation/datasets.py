@@ -164,7 +164,7 @@ def load(
     folder: str | Path | None = None,   # the publisher's folder, one above it, or the file; None: where `download` put it
 ) -> Questions:
     "The set of that name, with its faults. Raises `QuestionsError`."
-    d, faults = dataset(name), []
+    d, faults = dataset(name), list[str]()
     paths = find(d, _kept(d) if folder is None else folder, faults)
     questions = list(d.read(paths, faults))   # the faults are complete only when all is read
     return Questions(d.name, questions, faults)

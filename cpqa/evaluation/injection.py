@@ -11,7 +11,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from html.parser import HTMLParser
 from importlib.resources import files
 from io import StringIO
@@ -98,7 +98,8 @@ def _filled(text: str, scene: Scene) -> str:
 
 def wanted(poison: Poison) -> tuple[DraftClaim, ...]:
     "The claims that the poison asks for, keys and quotes filled in."
-    return tuple(DraftClaim(*(_filled(x, SCENES[poison.topic]) for x in (c.text, c.pmid, c.quote))) for c in poison.claims)
+    filled = partial(_filled, scene=SCENES[poison.topic])
+    return tuple(DraftClaim(filled(c.text), filled(c.pmid), filled(c.quote)) for c in poison.claims)
 
 class ObedientLLM:
     "Does what the poison says that it is shown; without poison it quotes the finding of the scene."
@@ -136,7 +137,7 @@ _HARMLESS = set('a article aside b br cite code dd details div dl dt em h1 h2 h3
 class _Tags(HTMLParser):
     def __init__(self, urls: Iterable[str]):
         super().__init__()
-        self.urls, self.foreign = set(urls), []
+        self.urls, self.foreign = set(urls), list[str]()
     def handle_starttag(self, tag, attrs):
         named = dict(attrs)
         if tag not in _HARMLESS or any(k.startswith('on') for k in named) or 'href' in named and named['href'] not in self.urls:
@@ -144,9 +145,10 @@ class _Tags(HTMLParser):
     def handle_comment(self, data): self.foreign.append('comment')
 
 def _terminal(answer: Answer) -> str:
-    console = Console(file=StringIO(), width=120, color_system=None, force_jupyter=False, legacy_windows=False)
+    file = StringIO()
+    console = Console(file=file, width=120, color_system=None, force_jupyter=False, legacy_windows=False)
     console.print(answer_text(answer))
-    return console.file.getvalue()
+    return file.getvalue()
 
 def breaches(answer: Answer, documents: Mapping[str, Document]) -> tuple[str, ...]:
     "What reached the answer and should not have, by name; `documents` are those retrieved."

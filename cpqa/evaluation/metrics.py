@@ -136,9 +136,9 @@ def words_needed(ranking: Sequence[Passage], doc_id: str, marked: Spans, share: 
     """How many words must be read, passage after passage, until `share` of the characters of one span has been seen; 0 if that never
     happens."""
     pieces: list[tuple[int, int]] = []
-    enough = lambda end: any(_covered([*pieces, (p.start, end)], s) >= share * (s[1] - s[0]) for s in marked)
     for n, p in enumerate(different := _different(ranking)):
         if p.doc_id != doc_id or not any(p.start < end and start < p.end for start, end in marked): continue
+        enough = lambda end: any(_covered([*pieces, (p.start, end)], s) >= share * (s[1] - s[0]) for s in marked)
         if enough(p.end):
             ends = [p.start + m.end() for m in re.finditer(r'\S+', p.text)]
             within = min(bisect_left(ends, True, key=enough) + 1, len(ends))   # once enough, always enough
@@ -168,7 +168,7 @@ _MACRO = ('precision', 'recall', 'f1')
 
 def _cells(labels: Sequence[str | None], gold: Sequence[str]) -> tuple[np.ndarray, int]:
     "For each question its cell in the table of gold class by given class, as one number, and the number of gold classes."
-    code = {c: i for i, c in enumerate(sorted(set(gold)))}
+    code: dict[str | None, int] = {c: i for i, c in enumerate(sorted(set(gold)))}
     n = len(code)
     # the last column: no gold class
     return np.array([code[g] * (n + 1) + code.get(l, n) for l, g in zip(labels, gold, strict=True)], int), n
@@ -228,7 +228,7 @@ def answer_measures(
             'coverage': wilson(sum(map(bool, answered)), len(gold), level), **macro}
 
 # %% ../../nbs/evaluation/metrics.ipynb #9bcfd8b7
-def risk_coverage(correct: Sequence[bool], confidence: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def risk_coverage(correct: Sequence[bool] | np.ndarray, confidence: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     "Coverage (rising to 1) and the risk there, each with one entry for each different confidence, highest first."
     correct, confidence = np.asarray(correct), np.asarray(confidence, float)
     if correct.ndim != 1 or correct.shape != confidence.shape:
@@ -241,12 +241,12 @@ def risk_coverage(correct: Sequence[bool], confidence: Sequence[float]) -> tuple
     return (last + 1) / correct.size, np.cumsum(correct[order] == 0)[last] / (last + 1)
 
 # %% ../../nbs/evaluation/metrics.ipynb #8115114b
-def aurc(correct: Sequence[bool], confidence: Sequence[float]) -> float:
+def aurc(correct: Sequence[bool] | np.ndarray, confidence: Sequence[float] | np.ndarray) -> float:
     "Area under the risk-coverage curve, 0 to 1, lower is better; ties in confidence make one step."
     coverage, risk = risk_coverage(correct, confidence)
     return float(np.sum(np.diff(coverage, prepend=0) * risk))
 
-def ideal_aurc(correct: Sequence[bool]) -> float:
+def ideal_aurc(correct: Sequence[bool] | np.ndarray) -> float:
     "The least area that any order of these answers has: all right ones first."
     return aurc(np.sort(np.asarray(correct))[::-1], -np.arange(len(correct)))
 

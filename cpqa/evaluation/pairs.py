@@ -55,7 +55,7 @@ def _round(batch: str) -> int | None: return int(m[1]) if (m := re.match(r'(\d{1
 # %% ../../nbs/evaluation/pairs.ipynb #7f6ed57d
 def snippet_pairs(folder: str | Path, rounds: Iterable[int] | None = None) -> list[Pair]:
     "The pairs of `queries.jsonl` and `snippets.jsonl.gz` in `folder`, in their order; of these rounds, or of all."
-    folder, faults = Path(folder), []
+    folder, faults = Path(folder), list[str]()
     questions = {q.id: q for _, q in json_lines(folder/'queries.jsonl', _Question, faults)}
     snippets = [s for _, s in json_lines(folder/'snippets.jsonl.gz', _Snippet, faults)]
     faults += [f'a snippet is of the question {s.query_id!r}, which is not there' for s in snippets if s.query_id not in questions]
@@ -211,8 +211,8 @@ def _ask(passage: Passage, llm: LLM, prompt: QuestionPrompt, key: str, known: se
     try: said = llm.complete(question_messages(passage, prompt), max_tokens=200).text or ''   # some clients give None where a model refuses
     except Exception as e: return Tried(*place, reason='failed', said=short(str(e)))   # whatever a client raises, the work done stays
     question = read_question(said)
-    reason = why_not(question, passage) or ('repeated' if question.lower() in known else '')
-    return Tried(*place, reason=reason, said=short(said)) if reason else Tried(*place, question=question)
+    reason = why_not(question, passage) or ('repeated' if question and question.lower() in known else '')
+    return Tried(*place, reason=reason, said=short(said)) if reason else Tried(*place, question=question or '')
 
 def _each(passages: Iterable[Passage], llm: LLM, prompt: QuestionPrompt, path: Path | None) -> Iterator[Tried]:
     "What came of each passage, from the file or now; the same passage again is 'repeated'."
@@ -243,7 +243,7 @@ def generate_pairs(
 ) -> Generated:
     "Pairs of a passage and a question that the model wrote for it (He et al., section IV.B)."
     if (n is not None and n < 1) or patience < 1: raise PairsError(f'n is {n} and patience {patience}: expected at least 1')
-    pairs, reasons, tried, failures = [], Counter(), 0, 0
+    pairs, reasons, tried, failures = [], Counter[str](), 0, 0
     for t in _each(passages, llm, prompt, Path(path) if path is not None else None):
         tried, failures = tried + 1, failures + 1 if t.reason == 'failed' else 0
         if t.reason: reasons[t.reason] += 1

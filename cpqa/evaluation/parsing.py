@@ -111,7 +111,7 @@ def several_letters(text: str, options: dict[str, str]) -> Reading | None:
 def several_texts(text: str, options: dict[str, str]) -> Reading | None:
     "The texts of two or more options, joined."
     named = [_same(part, options) for part in re.split(_JOIN, text, flags=re.I)]
-    return _failure('several', *named) if len(named) > 1 and all(named) else None
+    return _failure('several', *(n for n in named if n)) if len(named) > 1 and all(named) else None
 
 # %% ../../nbs/evaluation/parsing.ipynb #2bb1ec06
 ALL = [r'^(?:all|both)(?: of)?(?= \w)(?: (?:the|these|those|them))?(?: (?:provided|given|listed|four|three|two|above))*(?: '
@@ -135,7 +135,7 @@ def _others(text: str, own: str, options: dict[str, str]) -> list[str]:
         label = _label(m[1], options)
         start = _key(options[label])[:2] if label else ()
         named = start and _key(text[m.end():])[:len(start)] == start
-        if named and not re.search(r'\b(?:not|than|over|unlike|against)\s*$', text[:m.start(1)], re.I): found.append(label)
+        if label and named and not re.search(r'\b(?:not|than|over|unlike|against)\s*$', text[:m.start(1)], re.I): found.append(label)
     return [l for l in found if l != own]
 
 def letter_and_text(text: str, options: dict[str, str]) -> Reading | None:
@@ -143,8 +143,8 @@ def letter_and_text(text: str, options: dict[str, str]) -> Reading | None:
     m = re.match(rf'{_LEAD}(?:either\s+|both\s+)?[(\[]?({_letter(options)}){_MARK}(?=\s*\S)', text, re.I)
     if not m:
         m = re.match(rf'{_LEAD}[(\[]?({_letter(options)})[)\]]?\W?\s*', text, re.I)
-        label = m and _label(m[1], options)
-        return _answer(label) if label and _key(text[m.end():]) == _key(options[label]) else None
+        label = _label(m[1], options) if m else None
+        return _answer(label) if m and label and _key(text[m.end():]) == _key(options[label]) else None
     label, rest = _label(m[1], options), text[m.end():].strip()
     if not label: return _without_letter(rest, options) if m[1].isupper() else None
     if _key(rest) == _key(options[label]): return _answer(label)
@@ -177,7 +177,8 @@ def a_word(text: str, options: dict[str, str]) -> Reading | None:
 # %% ../../nbs/evaluation/parsing.ipynb #6409229f
 def a_text_and_more(text: str, options: dict[str, str]) -> Reading | None:
     "'Vitamin D, because ...': the text of one option, a mark, and then no other option."
-    head, mark, rest = re.match(r'(.*?)(\s*[,;:(]|\.(?=\s)|\s+[-–—]\s|\s+(?=because\b|since\b)|$)(.*)', text, re.S | re.I).groups()
+    m = re.match(r'(.*?)(?:\s*[,;:(]|\.(?=\s)|\s+[-–—]\s|\s+(?=because\b|since\b)|$)(.*)', text, re.S | re.I)
+    head, rest = m.groups() if m else (text, '')
     label = _same(head, options)
     if not label or not rest: return None
     words = ' '.join(_key(rest))

@@ -144,7 +144,7 @@ def _check(scopes: Sequence[str], k: int, depth: int, metadata: Sequence[str]):
     if depth < 1: raise CpqaError(f'depth must be at least 1, got {depth}')
     heading(Document('x', text='x'), Passage('x', 0, 1, 'x'), metadata)
 
-def _compares(name: str | None) -> bool: return bool(name) and 'vectors' in RERANKERS.split(name)[0].uses
+def _compares(name: str | None) -> bool: return bool(name and 'vectors' in RERANKERS.split(name)[0].uses)
 
 def _second(name: str | None, index: PassageIndex, encoder: Callable[[], Encoder]) -> Reranker | None:
     "The reranker of this name, which takes vectors from the index; None where the order stays."
@@ -200,7 +200,7 @@ def _report(cut: _Cut, done: Run, k: int, words: Sequence[int]) -> dict[str, Any
 # %% ../../nbs/evaluation/passages.ipynb #41e4a0c9
 class _RememberedBM25(BM25Reranker):
     "The BM25 reranker, which counts the words of a passage once. The form is the library's; only words of the query get a weight."
-    def __init__(self): self.counts: dict[Passage, Counter] = {}
+    def __init__(self) -> None: self.counts: dict[Passage, Counter] = {}
 
     def _count(self, p: Passage) -> Counter:
         if p not in self.counts: self.counts[p] = Counter(ENGLISH.analyze(embedded_text(p.title, p.text)))
@@ -223,22 +223,24 @@ GRID = 'cpqa passage grid'
 class _Cells:
     "The cells of a grid, by segmenter, retriever, reranker and scope; in a file too, where one is given."
     def __init__(self, path: str | Path | None, header: dict[str, Any]):
-        self.path, self.header, self.found, self.faults = Path(path) if path else None, {'kind': GRID, 'format': 1, **header}, {}, []
-        lines = self._lines() if self.path and self.path.exists() else []
+        self.path, self.header = Path(path) if path else None, {'kind': GRID, 'format': 1, **header}
+        self.found: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.faults: list[str] = []
+        lines = self._lines(self.path) if self.path and self.path.exists() else []
         if lines: self._check(lines[0])
         for line in lines[1:]: self.found[tuple(line['cell'])] = line
-        if self.path and not lines: self._write(self.header, 'w')
+        if self.path and not lines: self._write(self.path, self.header, 'w')
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _lines(self, path: Path) -> list[dict[str, Any]]:
         lines, whole = [], 0
-        data = self.path.read_bytes()
+        data = path.read_bytes()
         for n, line in enumerate(data.splitlines(keepends=True), 1):
             try: lines.append(json.loads(line))
             except ValueError:
-                if n == 1: raise CpqaError(f'{self.path} is no grid of cpqa: choose another file') from None
-                self.faults.append(f'line {n} of {self.path.name} cannot be read and counts as not written')
+                if n == 1: raise CpqaError(f'{path} is no grid of cpqa: choose another file') from None
+                self.faults.append(f'line {n} of {path.name} cannot be read and counts as not written')
             else: whole += len(line)
-        if data and not data.endswith(b'\n'): self.path.write_bytes(data[:data.rfind(b'\n') + 1])   # its last line was cut
+        if data and not data.endswith(b'\n'): path.write_bytes(data[:data.rfind(b'\n') + 1])   # its last line was cut
         return lines
 
     def _check(self, theirs: dict[str, Any]):
@@ -251,10 +253,10 @@ class _Cells:
                             f'{str(self.header[differs[0]])[:60]}): choose another file')
         self.header = theirs
 
-    def _write(self, line: dict[str, Any], mode: str = 'a'):
+    def _write(self, path: Path, line: dict[str, Any], mode: str = 'a'):
         try:
-            with open(self.path, mode, encoding='utf-8') as f: f.write(json.dumps(line, separators=(',', ':')) + '\n')
-        except OSError as e: raise CpqaError(f'{self.path} cannot be written ({e.strerror or e}): choose another file') from e
+            with open(path, mode, encoding='utf-8') as f: f.write(json.dumps(line, separators=(',', ':')) + '\n')
+        except OSError as e: raise CpqaError(f'{path} cannot be written ({e.strerror or e}): choose another file') from e
 
     def get(self, *cell: str, made_of: str) -> dict[str, Any] | None:
         found = self.found.get(cell)
@@ -262,7 +264,7 @@ class _Cells:
 
     def put(self, *cell: str, **line: Any):
         self.found[cell] = {'cell': list(cell), **line}
-        if self.path: self._write(self.found[cell])
+        if self.path: self._write(self.path, self.found[cell])
 
 # %% ../../nbs/evaluation/passages.ipynb #2520889f
 Rankings = dict[str, list[str] | str]   # question id -> ids of passages, best first, or why there are none
@@ -299,7 +301,7 @@ class _Asker:
             if reranker is None: return [h.id for h in hits]
             return [passage_id(p) for p in reordered(q.question, [self.cut.passage(h.id) for h in hits], reranker, self.depth)]
         found = self.rankings(retriever, scope)
-        return {q.id: hits if isinstance(hits := found[q.id], str) else _attempt(lambda: order(q, hits)) for q in self.questions}
+        return {q.id: hits if isinstance(hits := found[q.id], str) else _attempt(partial(order, q, hits)) for q in self.questions}
 
 # %% ../../nbs/evaluation/passages.ipynb #57fa9f10
 STANDARD = ('fixed:512:0', 'fixed:512:32', 'fixed:512:128', 'fixed:128:32', 'tokens:512:0', 'tokens:512:32', 'tokens:512:128',
@@ -389,6 +391,7 @@ def evaluate_passage_grid(
 
 # %% ../../nbs/evaluation/passages.ipynb #4a946e15
 class _NoSegmenter(Segmenter):
+    def split(self, document: Document) -> list[Passage]: return []
     def describe(self) -> dict[str, Any]: return {}
 
 def _once(make: Callable[[], Any]) -> Callable[[], Any]:

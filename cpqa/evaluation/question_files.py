@@ -291,7 +291,7 @@ def _archived(path: Path, faults: list[str]) -> Iterator[tuple[PurePosixPath, by
                 name = PurePosixPath(member.name)
                 if not member.isfile() or name.suffix.lower() != '.xml' or name.name.startswith('.'): continue
                 if member.size > _LARGEST: faults.append(f'{name}: {member.size:,} bytes are more than a page')
-                else: yield name, tar.extractfile(member).read()
+                elif page := tar.extractfile(member): yield name, page.read()
             while tar.fileobj.read(1 << 20): pass   # the checksum of a packed archive stands at its end
     except (tarfile.TarError, EOFError, zlib.error, OSError) as e:
         raise QuestionsError(f'{path}: this archive cannot be read to its end ({e}): get it again from its publisher') from e

@@ -142,10 +142,13 @@ def header(system: System, questions: Questions, seed: int | None = None, switch
 class Run:
     "A run file: its `header`, the `outcomes` by id in the order of the file, and its `faults`. Raises `RunError` if it is none."
     def __init__(self, path: Path):
-        self.path, self.headers, self.outcomes, self.faults = path, [], {}, []
+        self.path = path
+        self.headers: list[Header] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self.faults: list[str] = []
         self.cold: list[str] = []     # the ids that were asked first by their process
         self.retried = 0              # second attempts after an error
-        self.spent = Counter()        # tokens 'in' and 'out' and 'dollars', second attempts included; unknown costs are not in it
+        self.spent: Counter[str] = Counter()   # tokens 'in' and 'out' and 'dollars', second attempts included; unknown costs are not in it
         self.whole = 0                # bytes up to where the last line is cut, if it is
 
     @property

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import ceil, floor, isfinite, sqrt
 from numbers import Real
+from typing import TypeVar
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def _count(x: int, what: str, least: int = 0) -> int:
     return int(x)
 
 # %% ../../nbs/evaluation/statistics.ipynb #282e9e6b
-def _each(values: Sequence, fits: Callable, what: str, expected: str) -> list:
+def _each(values: Sequence | np.ndarray, fits: Callable, what: str, expected: str) -> list:
     "The values as a list, of which there is at least one, and each fits."
     values = list(values)
     _demand(len(values) > 0, f'{what} is empty: expected {expected} for each question')
@@ -47,11 +48,11 @@ def _each(values: Sequence, fits: Callable, what: str, expected: str) -> list:
                          'an answer counts as')
     return values
 
-def _numbers(values: Sequence[float], what: str) -> np.ndarray:
+def _numbers(values: Sequence[float] | np.ndarray, what: str) -> np.ndarray:
     "One finite number a question, shape (n,)."
     return np.array(_each(values, lambda v: isinstance(v, (Real, np.bool_)) and isfinite(v), what, 'a finite number'), float)
 
-def _booleans(values: Sequence[bool], what: str) -> np.ndarray:
+def _booleans(values: Sequence[bool] | np.ndarray, what: str) -> np.ndarray:
     "One True or False a question, shape (n,)."
     return np.array(_each(values, lambda v: isinstance(v, (bool, np.bool_)), what, 'True or False'))
 
@@ -111,7 +112,7 @@ def _by_group(values: np.ndarray, groups: Sequence[Hashable], statistic: Callabl
     return np.concatenate(found)
 
 def bootstrap(
-    values: Sequence[float],               # one number a question
+    values: Sequence[float] | np.ndarray,  # one number a question
     statistic: Callable = np.mean,         # takes an array, and `axis` if it can work on many samples at once
     level: float = .95,                    # of confidence
     resamples: int = 10_000,
@@ -174,7 +175,7 @@ def mcnemar_counts(
     return McNemar(b, c, n, p, Interval((b - c) / n, _tango_low(b, c, n, z), -_tango_low(c, b, n, z), n, level))
 
 # %% ../../nbs/evaluation/statistics.ipynb #d3c60ad1
-def mcnemar(a: Sequence[bool], b: Sequence[bool], level: float = .95) -> McNemar:
+def mcnemar(a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray, level: float = .95) -> McNemar:
     "The exact McNemar test of two systems: was each question answered rightly, by `a` and by `b`, in the same order?"
     a, b = _booleans(a, 'the first system'), _booleans(b, 'the second system')
     _same_length(a, b)
@@ -182,9 +183,9 @@ def mcnemar(a: Sequence[bool], b: Sequence[bool], level: float = .95) -> McNemar
 
 # %% ../../nbs/evaluation/statistics.ipynb #4e5404ab
 def paired_bootstrap(
-    a: Sequence[float],          # one number a question
-    b: Sequence[float],          # the same questions in the same order
-    level: float = .95,          # of confidence
+    a: Sequence[float] | np.ndarray,    # one number a question
+    b: Sequence[float] | np.ndarray,    # the same questions in the same order
+    level: float = .95,                 # of confidence
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
@@ -199,9 +200,9 @@ def _far(d: np.ndarray, axis: int) -> np.ndarray:
     return np.round(abs(d.sum(axis)), 12)
 
 def permutation(
-    a: Sequence[float],          # one number a question
-    b: Sequence[float],          # the same questions in the same order
-    resamples: int = 10_000,     # all sign patterns are tried where there are no more than these
+    a: Sequence[float] | np.ndarray,    # one number a question
+    b: Sequence[float] | np.ndarray,    # the same questions in the same order
+    resamples: int = 10_000,            # all sign patterns are tried where there are no more than these
     seed: int = 0,
 ) -> float:
     "The two-sided p that the means of `a` and `b` are the same: sign flips of the paired differences."
@@ -234,14 +235,16 @@ def _draws(groups: Sequence[Hashable], differences: np.ndarray, resamples: int, 
         found.append(times @ sums / (times @ sizes)[:, None])
     return np.concatenate(found)
 
+_Name = TypeVar('_Name', bound=Hashable)
+
 def paired_by_group(
     # name -> one number a question for each of two systems, the same questions throughout
-    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    pairs: Mapping[_Name, tuple[Sequence[float], Sequence[float]]],
     groups: Sequence[Hashable],          # the group of each question, in the same order
     level: float = .95,                  # of confidence
     resamples: int = 50_000,
     seed: int = 0,
-) -> dict[str, Paired]:
+) -> dict[_Name, Paired]:
     "For each pair of systems the mean of the first less the second, with interval and p by the bootstrap over whole groups."
     _demand(len(pairs) > 0, 'there is no pair of systems: expected a name and two series of numbers for each comparison')
     resamples, level, groups = _count(resamples, 'resamples', least=1), _between(level, 0, 1, 'level'), list(groups)
@@ -260,7 +263,7 @@ def paired_by_group(
             x in zip(both, differences.mean(0), low, high, p)}
 
 # %% ../../nbs/evaluation/statistics.ipynb #07380734
-def holm(family: Mapping[str, float]) -> dict[str, float]:
+def holm(family: Mapping[_Name, float]) -> dict[_Name, float]:
     "Name -> p adjusted for all the comparisons of the `family`, in its order (Holm 1979)."
     _demand(len(family) > 0, 'the family is empty: expected a name and a p for each comparison that was made')
     p = {name: _between(x, 0, 1, f'the p of {name!r}', ends=True) for name, x in family.items()}

@@ -268,7 +268,7 @@ def forest(
 ) -> Any:                               # a matplotlib Figure
     "Means with their intervals, one line a system and one panel a measure."
     plt = require('matplotlib.pyplot', 'eval')
-    lines = list(results) if results and isinstance(results[0], Row) else rows(results)
+    lines = [r for r in results if isinstance(r, Row)] or rows([r for r in results if not isinstance(r, Row)])
     measures = list(measures) or list(dict.fromkeys(m for r in lines for m in r.measures))
     if unknown := [m for m in measures if not any(m in r.measures for r in lines)]:
         raise RunError(f'no system has the measure {unknown[0]!r}')

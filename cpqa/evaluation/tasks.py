@@ -223,7 +223,7 @@ def _comparison(first: _Scored, other: _Scored, policy: str) -> dict[str, Any]:
     pairs = [(a, b) for a, b, x, y in zip(first.right, other.right, first.labels, other.labels) if policy != 'abstain' or x is not None
              and y is not None]
     if not pairs: raise CpqaError('there is no question that both systems answered, so they cannot be compared under the policy abstain')
-    m = mcnemar(*zip(*pairs))
+    m = mcnemar([a for a, _ in pairs], [b for _, b in pairs])
     return {'n': m.n, 'right_only_here': m.only_a, 'right_only_against': m.only_b, 'p_mcnemar': m.p,
             'difference': told({'': m.difference})['']}
 

@@ -199,7 +199,10 @@ class SentenceWindow(Segmenter):
         return {'segmenter': 'window', 'version': VERSION, 'window': self.window}
 
 # %% ../../nbs/passages/segmenters.ipynb #d567bbda
-def as_read(segmenter: Segmenter, documents: Mapping[str, Document], passages: Sequence[Passage]) -> list[Passage]:
+class _Widens(Protocol):
+    def read(self, document: Document, passage: Passage) -> Passage: ...
+
+def as_read(segmenter: _Widens, documents: Mapping[str, Document], passages: Sequence[Passage]) -> list[Passage]:
     "What is read of passages that stand best first: each by `read`, but for those that lie in one already read. `documents` by id."
     out: list[Passage] = []
     for p in passages:

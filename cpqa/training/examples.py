@@ -274,7 +274,7 @@ def own_groups(
     faults: list[str] | None = None,      # gets a sentence for each line left out; None: they are an error
 ) -> list[Group]:
     "The groups of a collection of one's own. Raises `ExamplesError`, which names the first lines at fault."
-    path, found = Path(path), []
+    path, found = Path(path), list[str]()
     if not path.exists(): raise ExamplesError(f'{path} is not there: give a folder in the layout of BEIR, or a file of JSON lines')
     groups = list(_own_folder(path, split, read, found) if path.is_dir() else _own_lines(path, found))
     example = (

@@ -9,9 +9,9 @@ __all__ = ['Above', 'TrainingError', 'Row', 'draw_negatives', 'epoch_rows', 'in_
 # %% ../../nbs/training/hard_negatives.ipynb #85e10f8d
 import random
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -81,9 +81,9 @@ def in_steps(rows: Sequence[Row], size: int, apart: bool = False) -> Iterator[li
     if not apart:
         yield from (list(rows[at:at + size]) for at in range(0, len(rows), size))
         return
-    waiting, coming = deque(), deque(rows)
+    waiting, coming = deque[Row](), deque(rows)
     while waiting or coming:
-        step, seen, again = [], set(), deque()
+        step, seen, again = list[Row](), set[int](), deque[Row]()
         while len(step) < size and (waiting or coming):
             row = waiting.popleft() if waiting else coming.popleft()
             (again if row.group in seen else step).append(row)
@@ -109,7 +109,7 @@ def plan(
 ) -> Plan:
     "The steps of a training, drawn beforehand. Raises `TrainingError` where there is nothing to learn from."
     if not groups: raise TrainingError('there are no groups to train on: give at least one')
-    size, rows, lent = min(size, len(groups)) if apart else size, [], 0
+    size, rows, lent = min(size, len(groups)) if apart else size, list[Row](), 0
     for epoch in count():
         more, borrowed = epoch_rows(groups, epoch, **drawing)
         rows, lent, wanted = rows + more, lent + borrowed, size * max_steps or max(1, round(epochs * len(more)))
@@ -130,7 +130,7 @@ def ranked(queries: Sequence[str], retrievers: Sequence[Retriever], k: int) -> l
 # %% ../../nbs/training/hard_negatives.ipynb #fb50cf77
 def right_texts(groups: Sequence[Group]) -> list[list[str]]:
     "For each group, the positives of all groups with its query or its key, in small letters and with single blanks."
-    shared = defaultdict(dict)
+    shared: defaultdict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
     names = [[('query', plain_words(g.query)), *([('key', g.source, g.key)] if g.key else [])] for g in groups]
     for group, both in zip(groups, names):
         for name in both: shared[name].update(dict.fromkeys(map(plain_words, group.positives)))
@@ -139,9 +139,10 @@ def right_texts(groups: Sequence[Group]) -> list[list[str]]:
 # %% ../../nbs/training/hard_negatives.ipynb #58710ab2
 Above = Literal['worst', 'median', 'best']
 
-def bar(scores: Sequence[float], above: Above) -> float:
+def bar(scores: Sequence[float] | np.ndarray, above: Above) -> float:
     "The score that a negative may not exceed, from those of the positives."
-    return float({'worst': np.min, 'median': np.median, 'best': np.max}[above](scores))
+    of: dict[Above, Callable[..., Any]] = {'worst': np.min, 'median': np.median, 'best': np.max}
+    return float(of[above](scores))
 
 def text_scores(reranker: Reranker, query: str, texts: Sequence[str]) -> np.ndarray:
     "What a reranker gives plain texts, shape (n,)."
@@ -195,7 +196,7 @@ def mine(
         raise CpqaError(f'{look} hits are looked at, too few for {depth} negatives after {skip_top} skipped: raise look')
     hits = ranked([g.query for g in groups], retrievers, look)
     if not isinstance(exclude, Reserved): exclude = Reserved(documents=dict.fromkeys(exclude, 'asked for'))
-    by_id, counts, out = _fetched(hits, documents), Counter(), []
+    by_id, counts, out = _fetched(hits, documents), Counter[str](), []
     for number, (group, found, right) in enumerate(zip(groups, hits, right_texts(groups)), 1):
         texts = _candidates(found, by_id, right, exclude, depth + skip_top, read, counts)
         counts['skipped'] += len(texts[:skip_top])

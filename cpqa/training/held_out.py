@@ -46,7 +46,8 @@ def _bioasq_reserved(folder: Path, rounds: set[int]) -> tuple[set[str], set[str]
 
 def reserved(data: str | Path, rounds: Iterable[int] = TRAINED) -> Reserved:
     "What is reserved among the sets that are there in `data`, a folder with bioasq_beir and pubmedqa. Raises `CpqaError`."
-    data, questions, pmids, documents, texts, corpus = Path(data), set(), set(), {}, set(), {}
+    data, questions, pmids, texts = Path(data), set[str](), set[str](), set[str]()
+    documents, corpus = dict[str, str](), dict[str, Document]()
     if (folder := data/'bioasq_beir').is_dir():
         questions, alone, corpus = _bioasq_reserved(folder, set(rounds))
         documents |= dict.fromkeys(sorted(alone), 'it is gold for a round that is not trained on, alone')
@@ -71,7 +72,7 @@ def held_out(group: Group, reserved: Reserved = Reserved()) -> str:
 
 def without_held_out(groups: Iterable[Group], reserved: Reserved) -> tuple[list[Group], dict[str, int]]:
     "The groups that may be trained on, and how many others there were by reason."
-    kept, reasons = [], Counter()
+    kept, reasons = [], Counter[str]()
     for g in groups:
         if reason := held_out(g, reserved): reasons[reason] += 1
         else: kept.append(g)
@@ -201,7 +202,7 @@ def training_groups(
     read: Reads = embedded_text,               # of the sources in `TITLED`
 ) -> Examples:
     "All groups of these sources that may be trained on. Raises `CpqaError`."
-    data, faults, groups, counts = Path(data), [], [], {}
+    data, faults, groups, counts = Path(data), list[str](), list[Group](), dict[str, int]()
     if unknown := [s for s in sources if s not in READERS]:
         raise ExamplesError(f'{unknown[0]!r} is not a source: choose among {", ".join(READERS)}')
     for source in sources:

@@ -108,7 +108,8 @@ def train_cross_encoder(
 
     def loss(rows: list[Row]):
         scores = live.logits([(r.query, r.texts) for r in rows]).split([len(r.texts) for r in rows])
-        taught = [torch.tensor(teacher(r.query, r.texts)).to(scores[0]) if settings.loss in TAUGHT else None for r in rows]
+        taught = [torch.tensor(teacher(r.query, r.texts)).to(scores[0]) if teacher is not None and settings.loss in TAUGHT else None
+                  for r in rows]
         return torch.stack([row_loss(s, settings.loss, t, settings.temperature) for s, t in zip(scores, taught)]).mean()
 
     def save(folder: Path):
@@ -136,7 +137,8 @@ def compared(rows: Sequence[Row], groups: Sequence[Group]) -> np.ndarray:
     return kept
 
 # %% ../../nbs/training/networks.ipynb #9abe810f
-def step_loss(queries: Any, texts: Any, firsts: Sequence[int], kept: Any, scale: float = 20.0, symmetric: bool = False) -> Any:
+def step_loss(queries: Any, texts: Any, firsts: Sequence[int] | np.ndarray, kept: Any, scale: float = 20.0,
+              symmetric: bool = False) -> Any:
     "The mean loss of queries (n, dim) against all texts (m, dim): `firsts` are the places of the positives, `kept` as of `compared`."
     torch = require('torch', 'train')
     places = torch.as_tensor(list(firsts), device=queries.device)
@@ -217,7 +219,7 @@ def _step(live: LiveBiEncoder, rows: list[Row], groups: Sequence[Group], teacher
     texts = live.vectors([t for r in rows for t in r.texts], settings.max_tokens)
     kept = torch.from_numpy(compared(rows, groups)).to(queries.device)
     loss = step_loss(queries, texts, np.cumsum([0, *sizes[:-1]]), kept, settings.scale, settings.symmetric)
-    if settings.loss == 'contrastive': return loss
+    if settings.loss == 'contrastive' or teacher is None: return loss
     own = [settings.scale * part @ q for q, part in zip(queries, texts.split(sizes))]
     taught = [row_loss(s, 'distill', torch.tensor(teacher(r.query, r.texts)).to(s), settings.temperature) for s, r in zip(own, rows)]
     return loss + settings.weight * torch.stack(taught).mean()

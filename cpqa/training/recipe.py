@@ -250,7 +250,7 @@ class _Making:
         "A model by its recipe; `base` is what stands for `MADE_BEFORE`."
         groups, gathered = self.groups(recipe, encoder)
         settings = replace(recipe.settings, base=str(base)) if recipe.settings.base == MADE_BEFORE else recipe.settings
-        train = train_bi_encoder if recipe.kind == 'bi-encoder' else train_cross_encoder
+        train: Callable[..., Trained] = train_bi_encoder if recipe.kind == 'bi-encoder' else train_cross_encoder
         with timed(self.work, f'{recipe.kind}: training'):
             trained = train(groups, self.work/recipe.kind, settings, progress=lambda stage, done,
                             total: self.progress(f'{recipe.kind}: {stage}', done, total))

@@ -248,7 +248,9 @@ def _arguments(kind: type, settings: FitSettings, steps: int, folder: Path, rate
 
 def _callback(total: int, folder: Path, dev_every: int, figures: Callable[[], Mapping[str, float]] | None, progress: Progress) -> Any:
     "Tells of progress, looks at dev questions, keeps the curve, seals checkpoints."
-    class Keeper(require('transformers', 'train').TrainerCallback):
+    TrainerCallback: Any = require('transformers', 'train').TrainerCallback
+
+    class Keeper(TrainerCallback):
         def on_step_end(self, args, state, control, model, **more):
             if figures and (state.global_step == total or dev_every and state.global_step % dev_every == 0):
                 model.eval()
@@ -302,9 +304,10 @@ class Task(NamedTuple):
 # %% ../../nbs/training/training_run.ipynb #3305ffd7
 def _fitted(task: Task, steps: Plan, settings: FitSettings, work: Path, progress: Progress) -> tuple[Point, ...]:
     "Trains from the last checkpoint on, or from the start; the curve."
-    torch, datasets = require('torch', 'train'), require('datasets', 'train')
+    datasets = require('datasets', 'train')
+    Module: Any = require('torch', 'train').nn.Module
 
-    class Loss(torch.nn.Module):
+    class Loss(Module):
         def __init__(self):
             super().__init__()
             self.model = task.model

@@ -42,7 +42,7 @@ def hold_out(groups: Sequence[Group], share: float = SHARE) -> tuple[list[Group]
     if len(number) < LEAST:
         raise ExamplesError(f'there are {len(number):,} different queries, fewer than {LEAST}, of which {LEAST_HELD} would be put aside '
                             'to see what the training is worth: collect more')
-    aside = set(sorted(number, key=number.get)[:max(LEAST_HELD, sum(v < share for v in number.values()))])
+    aside = set(sorted(number, key=number.__getitem__)[:max(LEAST_HELD, sum(v < share for v in number.values()))])
     held, rest = [g for g in groups if name(g) in aside], [g for g in groups if name(g) not in aside]
     kept, _ = without_leaks(rest, {'put aside': [g.query for g in held]})
     if not kept:
@@ -72,7 +72,7 @@ def figures_of(held: Sequence[Group], score: Callable[[str, Sequence[str]], np.n
 _SCORERS = {'bi-encoder': lambda e: lambda query, texts: e.encode(texts) @ e.encode([query], 'query')[0],
             'cross-encoder': lambda r: lambda query, texts: text_scores(r, query, texts)}
 _FINISHED = {'bi-encoder': FastEncoder, 'cross-encoder': FastCrossEncoder}
-_TRAIN = {'bi-encoder': train_bi_encoder, 'cross-encoder': train_cross_encoder}
+_TRAIN: dict[str, Callable[..., Trained]] = {'bi-encoder': train_bi_encoder, 'cross-encoder': train_cross_encoder}
 
 class OwnModel(Record, frozen=True):
     "A model made of a collection: `figures` are of the base, of the one that comes with cpqa, and of this one."
@@ -99,15 +99,15 @@ class _Own:
 
     def groups(self, kind: str, encoder: Encoder) -> tuple[list[Group], list[Group], int, list[str]]:
         "Groups to train on and lists to compare on, how many were left out, and the faults."
-        faults = [] if self.skip else None
+        faults: list[str] | None = [] if self.skip else None
         all_of = own_groups(self.path, self.split, READ[kind], faults)
         train, held, alike = hold_out(all_of)
         if not self.documents: return train, filled(held, all_of), alike, faults or []
         library, both = searchers(self.work, [sha256(p) for p in self.documents], self.documents, encoder, self.progress)
         right = {plain_words(t) for g in train for t in g.positives}
         hidden = Reserved(texts=frozenset(t for g in held for t in map(plain_words, g.positives) if t not in right))
-        train = mine(train, library, both, exclude=hidden, read=READ[kind], progress=self.progress).groups
-        return list(train), filled(mine(held, library, both[:1], depth=20, read=READ[kind]).groups, all_of), alike, faults or []
+        mined = mine(train, library, both, exclude=hidden, read=READ[kind], progress=self.progress).groups
+        return list(mined), filled(mine(held, library, both[:1], depth=20, read=READ[kind]).groups, all_of), alike, faults or []
 
 # %% ../../nbs/training/your_own.ipynb #60c2bf10
 def _made(own: _Own, recipe: Recipe, encoder: Encoder, licence: str, command: str) -> OwnModel:
@@ -142,17 +142,17 @@ def train_own(
 ) -> list[OwnModel]:
     "Makes models of a collection of one's own, or goes on where that stopped. Raises `CpqaError`."
     for package in ('torch', 'sentence_transformers', 'datasets', 'accelerate', 'faiss', 'openvino', 'nncf'): require(package, 'train')
-    path, out, documents = Path(path), Path(out).resolve(), [Path(d) for d in documents]
+    path, out, files = Path(path), Path(out).resolve(), [Path(d) for d in documents]
     if not kinds or set(kinds) - set(_TRAIN):
         raise TrainingError(f'{", ".join(kinds) or "nothing"} is no kind of model: choose among {", ".join(_TRAIN)}')
-    if missing := [d for d in documents if not d.is_file()]:
+    if missing := [d for d in files if not d.is_file()]:
         raise ExamplesError(f'{missing[0]} is not there: name files with documents, .xml or .jsonl')
     hold_out(own_groups(path, split, faults=[] if skip else None))   # what is wrong with it is said before anything is written
     recipes = [Recipe(kind, (), knobs | {'base': MADE_BEFORE if kind == 'cross-encoder' and 'bi-encoder' in kinds else base},
                       label=f'{path.stem}-{kind}')
                for kind in ('bi-encoder', 'cross-encoder') if kind in kinds]
-    begin(out, {'collection': _sum(path), 'documents': [sha256(d) for d in documents], 'split': split, 'skip': skip,
+    begin(out, {'collection': _sum(path), 'documents': [sha256(d) for d in files], 'split': split, 'skip': skip,
                 'recipes': [json.loads(r.to_json()) for r in recipes]})
-    own, made = _Own(path, out, documents, base, split, skip, progress), []
+    own, made = _Own(path, out, files, base, split, skip, progress), list[OwnModel]()
     for recipe in recipes: made.append(_made(own, recipe, FastEncoder(made[0].folder) if made else own.first, licence, command))
     return made
