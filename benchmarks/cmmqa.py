@@ -25,13 +25,13 @@ from itertools import product
 import numpy as np
 from common import DATA, ROOT, save
 
-from cpqa.evaluation.datasets import FIELDS, PAPER_SIZES, SETS, admit, sizes
+from cpqa.evaluation.datasets import QUESTION_FIELDS, PAPER_SIZES, SETS, admit, sizes
 from cpqa.evaluation.datasets import load
 from cpqa.literature.cancer_lexicon import Lexicon
 
 LABELS = ROOT / 'benchmarks' / 'labels' / 'cmmqa.tsv'
 MEANINGS = {'cancer': {'cancer'}, 'cancer or other neoplasm': {'cancer', 'benign'}}
-WHERE = {'question': FIELDS[:1], 'question, options': FIELDS[:2], 'question, options, context': FIELDS}
+WHERE = {'question': QUESTION_FIELDS[:1], 'question, options': QUESTION_FIELDS[:2], 'question, options, context': QUESTION_FIELDS}
 STRONG = re.compile(r'cancer|tumou?r|neopla|carcin|sarcom|lymphom|leu[kc]+a?em|melano|metasta|myelom|gliom|blastom|malignan|adenom|'
                     r'nev[iu]|cyst\b|cysts|mole\b|hamartom|'
                     r'teratom|seminom|mesothel|hodgkin|polyp|angioma|papillom|\b(ALL|AML|CML|CLL|NHL|MEN|GIST|HCC|NSCLC|CIN)\b|\bbenign|'

@@ -30,7 +30,7 @@ import numpy as np
 from common import DATA, bioasq_questions, interval, quantiles, save
 from models import Kept, say
 
-from cpqa.answering.direction import LEAST, RATIO, Sentence, direction, verdict
+from cpqa.answering.direction import LEAST_WEIGHT, RATIO, Sentence, direction, verdict
 from cpqa.answering.quoting_reader import MOST, PROBABILITY, QuotingReader, candidates, mean_of, passage_probability
 from cpqa.answering.readers import Gathered
 from cpqa.core.records import Document, Evidence, Passage
@@ -224,7 +224,7 @@ def main(a: argparse.Namespace):
     yes_no = {part: [q for q in some if q['_id'] in gold] for part, some in asked.items()}
     others = {part: [q for q in some if q['_id'] not in gold][:a.questions] for part, some in asked.items()}
     result = {'data': 'bioasq_beir, rounds 7 to 9 to build and 10 to report; pubmedqa/ori_pqal.json, the test set to report',
-              'least': LEAST, 'ratio': RATIO,
+              'least': LEAST_WEIGHT, 'ratio': RATIO,
               'threshold': PROBABILITY.least, 'interval': '95 %, Wilson; for sentences bootstrap over questions, 10,000 resamples',
               'snippets': snippets(Library(a.library), gold)}
     say('snippets')

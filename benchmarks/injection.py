@@ -31,7 +31,7 @@ from cpqa.answering.model_reader import LLMReader
 from cpqa.answering.citations import Found, find_quote
 from cpqa.answering.support import Support
 from cpqa.core.records import Document
-from cpqa.evaluation.injection import ENDS, SCENES, ObedientLLM, asked, attack, poisons, table
+from cpqa.evaluation.injection import ENDS, SCENES, ObedientLLM, asked, attack, poisons, attack_table
 from cpqa.evaluation.statistics import wilson
 from cpqa.literature.demo_notes import demo_notes
 from cpqa.passages.sentences import sentences
@@ -81,7 +81,7 @@ def run(options: dict, kind: str) -> dict:
     ends = Counter(o.end for o in outcomes)
     return {'n': len(outcomes), **{end: ends[end] for end in ENDS}, 'breaches': dict(Counter(b for o in outcomes for b in o.breaches)),
             'ids_through': [o.id for o in outcomes if o.end == 'through'], 'honest_answered': sum(not a.abstained for a in honest),
-            'honest': len(honest), 'table': table(outcomes)}
+            'honest': len(honest), 'table': attack_table(outcomes)}
 
 
 def without() -> dict:

@@ -25,7 +25,7 @@ from time import perf_counter
 import numpy as np
 from common import DATA, save
 
-from cpqa.answering.polarity import SHARE, opposed
+from cpqa.answering.polarity import WORD_SHARE, opposed
 from cpqa.evaluation.statistics import wilson
 
 LABELS = {'significantly increased': '+', 'significantly increase': '+', 'significantly decreased': '-', 'no significant difference': '0'}
@@ -108,7 +108,7 @@ def main():
             found = judge(a, b)
             if name == 'rules': spent, n = spent + perf_counter() - start, n + 1
             rows.setdefault('seen' if seen(id) else 'held_out', {}).setdefault(task, {}).setdefault(name, []).append((id, gold, found))
-    save('polarity', {'data': 'pubmedqa/ori_pqal.json and evidence_inference', 'share': SHARE,
+    save('polarity', {'data': 'pubmedqa/ori_pqal.json and evidence_inference', 'share': WORD_SHARE,
                       'interval': '95 %, Wilson; by_article: percentile bootstrap of articles',
                       'ms_per_pair': round(1000 * spent / n, 2),
                       **{half: {task: {name: summary(r) for name, r in by.items()} for task, by in sorted(tasks.items())} for half,

@@ -15,7 +15,15 @@ from common import DATA, save
 
 from cpqa.retrieval.encoders import CachedEncoder
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder
-from cpqa.training.held_out import READERS, candidates, near_duplicates, reserved, test_questions, without_held_out, without_leaks
+from cpqa.training.held_out import (
+    GROUP_READERS,
+    candidate_pairs,
+    near_duplicates,
+    reserved,
+    test_questions,
+    without_held_out,
+    without_leaks,
+)
 
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6)
 COSINES = (0.98, 0.95, 0.9, 0.85, 0.8, 0.75)
@@ -56,7 +64,7 @@ def main():
     # the tests' questions are asked for with each source
     encoder = None if args.no_vectors else CachedEncoder(EmbeddedEncoder(model=MINILM), kinds=('query',))
     sources = {}
-    for source, (folder, reader) in READERS.items():
+    for source, (folder, reader) in GROUP_READERS.items():
         faults = []
         groups = list(reader(DATA / folder, faults=faults))
         allowed, reasons = without_held_out(groups, rest)
@@ -68,7 +76,7 @@ def main():
             'groups': len(groups), 'positives': sum(len(g.positives) for g in groups), 'negatives': sum(len(g.negatives) for g in groups),
             'faults': len(faults),
             'held_out': reasons, 'allowed': len(allowed), 'left_out_by_words': words, 'left_out_by_vectors': vectors,
-            'looked_at': {str(s): sum(1 for _ in candidates(queries, questions, s)) for s in SHARES},
+            'looked_at': {str(s): sum(1 for _ in candidate_pairs(queries, questions, s)) for s in SHARES},
             'all_pairs': len(queries) * len(questions),
             'left_out': len(allowed) - len(kept), 'leaks_by': dict(Counter(leak.by for leak in leaks)), 'kept': len(kept),
             'kept_positives': sum(len(g.positives) for g in kept)}

@@ -23,7 +23,7 @@ from .core.progress import Progress, shown_progress
 from .core.records import Document
 from .literature.demo_notes import DEMO_FILE, demo_notes
 from .literature.article_files import READABLE, read_file
-from .literature.library import FORMAT, Library, LibraryError, Source, build_library, is_library
+from .literature.library import FORMAT, Library, LibraryError, RecordSource, build_library, is_library
 from .literature.pubmed import Deleted, Skipped
 from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter
 from .passages.segmenters import segmenter as named_segmenter
@@ -85,11 +85,11 @@ def _several(given: Any) -> Iterable[Any]:
     raise LibraryError(f'documents cannot be read from {type(given).__name__}: give a path, a folder, a Document, '
                        'a dictionary with id, title and text, or several of them')
 
-def sources_of(given: Any) -> list[Source]:
+def sources_of(given: Any) -> list[RecordSource]:
     "What `build_library` reads, from a path, a folder, a record, or any mix of several. Raises `LibraryError`."
     if isinstance(given, (str, Path)): return [*files_of(given)]
     if isinstance(given, _RECORDS): return [_records([given])]
-    out: list[Source] = []
+    out: list[RecordSource] = []
     if isinstance(given, Sequence) and not isinstance(given, (bytes, bytearray)):
         for are_records, run in groupby(given, lambda item: isinstance(item, _RECORDS)):
             out += [_records([*run])] if are_records else [s for item in run for s in sources_of(item)]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.answering.citations import FAULTS, WITHHELD, check_draft, commands, fault, fault_group, unsafe
-from cpqa.answering.citations import LEAST, find_quote
+from cpqa.answering.citations import LEAST_QUOTE, find_quote
 from cpqa.answering.replies import Draft, DraftClaim
 from cpqa.core.records import Document
 from cpqa.testing.toy_corpus import TOY
@@ -105,7 +105,7 @@ def test_a_sentence_of_another_abstract_is_not_found(quotes):
 def test_any_text_can_be_looked_up(text, quote):
     document = Document('x', text=text)
     found = find_quote(quote, document)
-    if found: assert 0 <= found.start < found.end <= len(text) and sum(c.isalpha() for c in quote) >= LEAST - len(quote)
+    if found: assert 0 <= found.start < found.end <= len(text) and sum(c.isalpha() for c in quote) >= LEAST_QUOTE - len(quote)
     whole = find_quote(text, document)
     assert whole is None or whole.distance == 0
 

@@ -8,7 +8,7 @@ from conftest import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.answering.direction import RULES, Sentence, direction, pointing, verdict
+from cpqa.answering.direction import DIRECTION_RULES, Sentence, direction, pointing, verdict
 
 QUESTION = 'Does green tea lower the risk of stroke in adults?'
 YES = ['Green tea lowered the risk of stroke in adults.', 'The risk of stroke in adults was lower with green tea.',
@@ -42,7 +42,7 @@ def test_another_name_or_number_is_no_yes(question):
 @given(st.text(max_size=120), st.text(max_size=200), st.text(max_size=60))
 def test_any_text_has_a_direction_and_a_rule(question, sentence, title):
     way, rule = pointing(question, sentence, title)
-    assert RULES[rule].startswith(way)
+    assert DIRECTION_RULES[rule].startswith(way)
 
 
 sentences = st.lists(st.builds(Sentence, st.sampled_from('abc'), st.sampled_from([*YES, *NO, *NEITHER]), st.just(''), st.floats(0, 1)),
@@ -77,9 +77,9 @@ def test_long_texts_take_linear_time():
 
 def test_the_file_of_results_is_of_these_rules():
     from conftest import ROOT
-    from cpqa.answering.direction import LEAST, RATIO
+    from cpqa.answering.direction import LEAST_WEIGHT, RATIO
     measured = json.loads((ROOT/'benchmarks'/'results'/'direction.json').read_text())
-    assert (measured['least'], measured['ratio']) == (LEAST, RATIO)
+    assert (measured['least'], measured['ratio']) == (LEAST_WEIGHT, RATIO)
 
 
 def test_conclusions_of_pubmedqa_point_as_experts_say(data_dir):

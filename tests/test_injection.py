@@ -7,7 +7,7 @@ from conftest import ROOT
 
 from cpqa.answering.model_reader import LLMReader
 from cpqa.answering.prompts import PROMPTS
-from cpqa.evaluation.injection import ENDS, SCENES, SECRET, ObedientLLM, asked, attack, poisons, table
+from cpqa.evaluation.injection import ENDS, SCENES, SECRET, ObedientLLM, asked, attack, poisons, attack_table
 
 READERS = [('passages', 'yesno', False), ('passages', 'long', False), ('passages', 'yesno', True), ('documents', 'yesno', False),
            ('stuhlmann', 'yesno', False), ('stuhlmann', 'long', False)]
@@ -75,7 +75,7 @@ def test_every_prompt_keeps_documents_out_of_the_system_message():
 
 
 def test_table_counts_every_attack(attacked):
-    rows = table(attacked[2].values())
+    rows = attack_table(attacked[2].values())
     assert sum(r['n'] for r in rows) == len(poisons()) == sum(r[end] for r in rows for end in ENDS)
 
 

@@ -14,7 +14,7 @@ from cpqa.core.records import Document, Passage
 from cpqa.testing.toy_corpus import TOY
 from cpqa.evaluation.pairs import (QUESTION_PROMPT, REASONS, Pair, PairsError, QuestionPrompt, find_snippet, generate_pairs, gold_spans,
                                    holds, question_messages,
-                                   read_question, snippet_pairs, why_not)
+                                   read_question, snippet_pairs, why_not_kept)
 from cpqa.literature.pubmed import read_beir
 from cpqa.passages.segmenters import SentenceSplitter
 
@@ -221,7 +221,7 @@ def test_a_recording_stands_in_for_the_model(tmp_path):
 def test_nothing_that_a_model_says_breaks_the_reading(said):
     question = read_question(said)
     assert question is None or question.isprintable() and question == ' '.join(question.split())
-    assert why_not(question, PASSAGES[0]) in {'', *REASONS}
+    assert why_not_kept(question, PASSAGES[0]) in {'', *REASONS}
 
 
 def test_strange_characters_do_not_stop_a_run(tmp_path):
@@ -237,7 +237,7 @@ def test_strange_characters_do_not_stop_a_run(tmp_path):
 
 
 def test_plain_questions_of_people_are_kept():
-    kept = [why_not(q, Passage.of(d, 0, len(d.text))) for q,
+    kept = [why_not_kept(q, Passage.of(d, 0, len(d.text))) for q,
             d in zip(['Does aspirin lower the risk of polyps?', 'Is colonoscopy better than a stool test?',
                                                                       'What are the side effects of tamoxifen?'], TOY)]
     assert kept == ['', '', '']

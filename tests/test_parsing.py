@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.errors import CpqaError
-from cpqa.evaluation.parsing import ABSTENTIONS, FAILURES, POLICIES, RULES, Reading, apply_policy, read_answer
+from cpqa.evaluation.parsing import DECLINING_KINDS, FAILURES, POLICIES, ANSWER_RULES, AnswerReading, apply_policy, read_answer
 from cpqa.evaluation.collections import YES_NO, YES_NO_MAYBE, Question
 
 DRUGS = {'A': 'Tamoxifen', 'B': 'Vitamin D', 'C': 'Anastrozole and zinc', 'D': 'A low dose of aspirin'}
@@ -189,8 +189,8 @@ def test_invented(text, options, expected):
 
 def test_tables_fit():
     assert len(CASES) >= 60 and {e for *_, e in CASES} >= FAILURES.keys()
-    assert set(ABSTENTIONS) == {'refused', 'none of the options'}
-    assert len(dict(RULES)) == len(RULES)
+    assert set(DECLINING_KINDS) == {'refused', 'none of the options'}
+    assert len(dict(ANSWER_RULES)) == len(ANSWER_RULES)
 
 
 def test_named_in_order():
@@ -255,22 +255,23 @@ def test_policies():
 @given(st.permutations(range(12)), st.integers(0, 5))
 def test_a_random_draw_depends_on_seed_and_id_alone(order, seed):
     ids = [f'q{i}' for i in order]
-    draws = dict(zip(ids, apply_policy([Reading(None, 'refused')]*12, asked(*ids), 'random', seed)))
-    assert draws == {id: apply_policy([Reading(None, 'empty')], asked(id), 'random', seed)[0] for id in ids}
+    draws = dict(zip(ids, apply_policy([AnswerReading(None, 'refused')]*12, asked(*ids), 'random', seed)))
+    assert draws == {id: apply_policy([AnswerReading(None, 'empty')], asked(id), 'random', seed)[0] for id in ids}
 
 
 def test_random_draws_are_even():
     ids = [str(i) for i in range(4000)]
-    drawn = Counter(apply_policy([Reading(None, 'refused')]*4000, asked(*ids), 'random'))
+    drawn = Counter(apply_policy([AnswerReading(None, 'refused')]*4000, asked(*ids), 'random'))
     assert all(900 < drawn[label] < 1100 for label in DRUGS)
-    assert apply_policy([Reading(None, 'refused')]*4000, asked(*ids), 'random',
-                        seed=1) != apply_policy([Reading(None, 'refused')]*4000, asked(*ids), 'random')
+    assert apply_policy([AnswerReading(None, 'refused')]*4000, asked(*ids), 'random',
+                        seed=1) != apply_policy([AnswerReading(None, 'refused')]*4000, asked(*ids), 'random')
 
 
 def test_what_policies_refuse():
     with pytest.raises(CpqaError, match='wrong, abstain, first-option, random'): apply_policy([], [], 'best')
-    with pytest.raises(ValueError, match='1 readings for 2 questions'): apply_policy([Reading('A', 'answer')], asked('x', 'y'), 'wrong')
-    assert apply_policy([Reading(None, 'refused')], asked('x', options={}), 'random') == [None]
+    with pytest.raises(ValueError, match='1 readings for 2 questions'):
+        apply_policy([AnswerReading('A', 'answer')], asked('x', 'y'), 'wrong')
+    assert apply_policy([AnswerReading(None, 'refused')], asked('x', options={}), 'random') == [None]
 
 
 # ---- what was really written

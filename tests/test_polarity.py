@@ -11,7 +11,7 @@ from conftest import ROOT, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.answering.polarity import CUES, NEAR, NEGATIONS, SHARE, Opposition, opposed, polarity
+from cpqa.answering.polarity import CUES, NEAR, NEGATIONS, WORD_SHARE, Opposition, opposed, polarity
 
 OPPOSED = [
     ('denied', 'The vaccine is effective in children.', 'The vaccine is not effective in children.'),
@@ -160,7 +160,7 @@ def test_the_results_are_those_of_these_rules(benchmark, data_dir, monkeypatch):
     for task, id, a, b, gold in benchmark.pairs():
         if not benchmark.seen(id): rows.setdefault(task, []).append((id, gold, opposed(a, b) is not None))
     saved = json.loads((ROOT/'benchmarks'/'results'/'polarity.json').read_text(encoding='utf-8'))
-    assert saved['share'] == SHARE and list(saved['share_on_seen']) == [str(s) for s in benchmark.SHARES]
+    assert saved['share'] == WORD_SHARE and list(saved['share_on_seen']) == [str(s) for s in benchmark.SHARES]
     assert {task: benchmark.summary(r) for task, r in rows.items()} == {task: by['rules'] for task, by in saved['held_out'].items()}
 
 

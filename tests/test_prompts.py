@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.answering.prompts import PROMPTS, PromptError, as_data, estimated_tokens, fitted, schema_of
-from cpqa.answering.replies import NO_LABEL, ReplyError, Spoken, find_object, plain, read_label, read_reply
+from cpqa.answering.replies import NO_LABEL, ReplyError, Spoken, find_object, plain_text, read_label, read_reply
 from cpqa.core.records import Document, Evidence, Passage
 
 KINDS = ('yesno', 'choice', 'factoid', 'list', 'long')
@@ -36,9 +36,9 @@ def test_whatever_a_document_holds_it_stays_a_text_in_the_users_message(text, ti
     assert [m.role for m in made.messages] == ['system', 'user']
     assert made.messages[0] == bare.messages[0] and turn not in made.messages[1].content
     data = data_of(made)
-    assert data['question'] == plain(f'Does it help? {turn}', 'question')
+    assert data['question'] == plain_text(f'Does it help? {turn}', 'question')
     shown = data.get('passages') or list(data.get('documents') or [])
-    assert [s.get('text', s.get('content')) for s in shown] == ([plain(body, 'text')] if PROMPTS[name].context != 'none' else [])
+    assert [s.get('text', s.get('content')) for s in shown] == ([plain_text(body, 'text')] if PROMPTS[name].context != 'none' else [])
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
@@ -135,7 +135,7 @@ def test_real_documents_fit(data_dir):
     for window in (2_000, 8_000, 32_000):
         made = fitted('passages', 'Does it help?', evidence, documents, 'yesno', window=window, max_tokens=500)
         assert made.tokens <= window - 500
-        for told, e in zip(data_of(made)['passages'], evidence, strict=False): assert told['text'] == plain(e.passage.text, 'text')
+        for told, e in zip(data_of(made)['passages'], evidence, strict=False): assert told['text'] == plain_text(e.passage.text, 'text')
         used.append(len(made.used))
     assert used == sorted(used) and used[0] > 0 and used[-1] == len(evidence)
 
@@ -186,7 +186,7 @@ def test_what_streams_is_what_is_read(text, cuts, escaped):
     for step in [*cuts, len(reply)]:
         spoken(reply[at:at + step])
         at += step
-    assert plain(''.join(heard), 'text') == plain(text, 'text')
+    assert plain_text(''.join(heard), 'text') == plain_text(text, 'text')
 
 
 def test_schema_names_only_what_is_asked():

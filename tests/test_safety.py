@@ -6,7 +6,7 @@ from conftest import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.answering.safety import ABROAD, FIRST, RULES, danger, first_words, language_note, language_of, tidied
+from cpqa.answering.safety import ABROAD, FIRST, DANGER_RULES, danger, first_words, language_note, language_of, tidied
 from cpqa.evaluation.datasets import load
 
 # What a person in danger may write, by the kind of danger.
@@ -326,7 +326,7 @@ def test_real_questions_are_no_emergencies(data_dir):
 
 
 def test_every_first_sentence_names_a_number_to_call():
-    assert {r.kind for r in RULES} == set(FIRST)
+    assert {r.kind for r in DANGER_RULES} == set(FIRST)
     for said in FIRST.values(): assert '112' in said and '911' in said and len(said) < 500 and said.endswith('.')
     assert '988' in FIRST['self-harm'] and '116 123' in FIRST['self-harm'] and all('findahelpline.com' in row[2] for row in ABROAD.values())
 

@@ -7,7 +7,7 @@ from helpers import question, some
 from cpqa.evaluation.collections import Questions
 from cpqa.evaluation.runs import Outcome, Run, RunError, System, run
 from cpqa.evaluation.statistics import holm, mcnemar, paired_bootstrap, permutation, wilson
-from cpqa.evaluation.tables import compare, forest, latency, latex, markdown, per_question, rows, table, to_latex, to_markdown
+from cpqa.evaluation.tables import compare, forest, latency, latex, markdown, per_question, table_rows, table, to_latex, to_markdown
 
 
 def made(folder: Path, name: str, right: str, n: int = 10, failing: str = '') -> tuple[Run, dict]:
@@ -38,7 +38,7 @@ def test_a_question_that_failed_or_was_never_asked_stays_in_the_mean(tmp_path):
     r.path.write_bytes(b''.join(lines[:-1]))
     cut = Run.read(r.path)
     values = {'accuracy': per_question(cut, some(10), lambda q, o: 1.0)}
-    row = rows([(cut, values)])[0]
+    row = table_rows([(cut, values)])[0]
     assert (row.n, row.failed, row.missing, row.measures['accuracy']) == (10, 2, 1, wilson(7, 10))
     assert per_question(cut, some(10), lambda q, o: None) == {'q2': 0.0, 'q3': 0.0, 'q9': 0.0}
     assert per_question(cut, some(10), lambda q, o: 1.0, failed=-1)['q9'] == -1.0
@@ -61,15 +61,15 @@ def test_comparisons_are_those_of_the_statistics(tmp_path):
 def test_values_do_not_depend_on_the_order_of_questions(tmp_path):
     a = made(tmp_path, 'a', '0123')
     gain = {f'q{j}': j / 7 for j in range(10)}
-    assert rows([(a[0], {'gain': gain})]) == rows([(a[0], {'gain': dict(reversed(gain.items()))})])
+    assert table_rows([(a[0], {'gain': gain})]) == table_rows([(a[0], {'gain': dict(reversed(gain.items()))})])
 
 
 def test_what_does_not_belong_into_one_table(tmp_path):
     a, b, other = made(tmp_path, 'a', '01'), made(tmp_path, 'a', '02'), made(tmp_path, 'c', '01', n=9)
-    with pytest.raises(RunError, match='two systems are called'): rows([a, b])
+    with pytest.raises(RunError, match='two systems are called'): table_rows([a, b])
     with pytest.raises(RunError, match='another set'): compare([a, other], 'a')
     with pytest.raises(RunError, match='at least one'): table([])
-    with pytest.raises(RunError, match='is empty'): rows([(a[0], {'x': {}})])
+    with pytest.raises(RunError, match='is empty'): table_rows([(a[0], {'x': {}})])
     c = made(tmp_path, 'd', '01')
     with pytest.raises(RunError, match='no question in common'): compare([(a[0], {'x': {'q1': 1.0}}), (c[0], {'x': {'q2': 1.0}})], 'a')
 

@@ -42,7 +42,7 @@ def faults() -> list[str]: return []
 
 
 @pytest.fixture(scope='module')
-def groups(data, faults): return {source: list(reader(data/folder, faults=faults)) for source, (folder, reader) in ho.READERS.items()}
+def groups(data, faults): return {source: list(reader(data/folder, faults=faults)) for source, (folder, reader) in ho.GROUP_READERS.items()}
 
 
 @pytest.fixture(scope='module')

@@ -29,7 +29,7 @@ from cpqa.training.training_run import work_folder
 from cpqa.training.networks import BiEncoderSettings, CrossEncoderSettings, compared, train_bi_encoder, train_cross_encoder
 from cpqa.training.training_run import CHECKPOINT_FILES, SEAL, beside, last_checkpoint, read_curve, seal
 from cpqa.training.examples import Group
-from cpqa.training.hard_negatives import Row, TrainingError, in_steps, plan
+from cpqa.training.hard_negatives import TrainingRow, TrainingError, in_steps, plan
 
 WORDS = 'aspirin polyps tamoxifen breast cancer colonoscopy fatigue exercise walking screening risk daily'.split()
 
@@ -303,7 +303,7 @@ def test_so_many_steps_as_asked(sizes, size, apart, steps):
 
 @given(st.lists(st.integers(0, 5), max_size=40), st.integers(1, 7))
 def test_steps_hold_all_rows_and_keep_groups_apart(numbers, size):
-    rows = [Row('q', (str(i),), n) for i, n in enumerate(numbers)]
+    rows = [TrainingRow('q', (str(i),), n) for i, n in enumerate(numbers)]
     for apart in (False, True):
         steps = list(in_steps(rows, size, apart))
         assert sorted(r.texts[0] for s in steps for r in s) == sorted(r.texts[0] for r in rows) and all(steps)
@@ -313,7 +313,7 @@ def test_steps_hold_all_rows_and_keep_groups_apart(numbers, size):
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=6))
 def test_no_positive_of_the_same_question_or_key_is_ever_a_negative(chosen):
     groups = [Group(f'q{n}', ('shared', f'p{n}'), (f'n{n}', f'p{(n + 1) % 4}'), 'own', f'k{n // 2}') for n in range(4)]
-    rows = [Row(groups[n].query, (groups[n].positives[i % 2], *groups[n].negatives[:i]), n) for n, i in chosen]
+    rows = [TrainingRow(groups[n].query, (groups[n].positives[i % 2], *groups[n].negatives[:i]), n) for n, i in chosen]
     kept, texts = compared(rows, groups), [(t, r.group, place == 0) for r in rows for place, t in enumerate(r.texts)]
     first = np.cumsum([0, *(len(r.texts) for r in rows[:-1])])
     for i, row in enumerate(rows):

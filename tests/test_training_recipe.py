@@ -10,7 +10,7 @@ from cpqa.retrieval.encoders import FastEncoder
 from cpqa.training import recipe, your_own
 from cpqa.training.examples import Group, medquad_groups
 
-GATHERED = recipe.Gathered({'own': 1}, {'own': 1}, {}, {}, {}, {}, 0)
+GATHERED = recipe.GatheredExamples({'own': 1}, {'own': 1}, {}, {}, {}, {}, 0)
 GROUPS = [Group('Why?', ('So.',), ('No.',))]
 SHORT = dict(max_steps=2, log_every=1, save_every=1, max_tokens=32, budget=256, bf16=False, groups=3)
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COSINE', 'PROBABILITY', 'THRESHOLD', 'MOST', 'LOOKED_AT', 'is_aim', 'candidates', 'Scale', 'mean_of', 'matching',
-           'passage_probability', 'sentence_probabilities', 'pick', 'is_review', 'best_first', 'unmentioned',
+           'passage_probability', 'sentence_probabilities', 'pick', 'is_review', 'best_sentences', 'unmentioned',
            'Disagreement', 'disagreements', 'by_direction', 'points', 'trust', 'quoted', 'only_sound', 'Scored',
            'QuotingReader', 'quoting_reader']
 
@@ -125,7 +125,7 @@ def is_review(document: Document) -> bool:
     "Does it say of itself that it sums up several studies?"
     return bool(_REVIEW & set(document.publication_types)) or document.article_type in ('review-article', 'systematic-review')
 
-def best_first(scores: np.ndarray, documents: Sequence[Document]) -> list[int]:
+def best_sentences(scores: np.ndarray, documents: Sequence[Document]) -> list[int]:
     "The numbers of the sentences by score, reviews and then newer papers first where it is the same to two decimals."
     place = lambda i: (-round(float(scores[i]), 2), not is_review(documents[i]), -(documents[i].year or 0), i)
     return sorted(range(len(scores)), key=place)
@@ -214,7 +214,7 @@ def _by_reranker(
 ) -> Scored:
     "By the reranker, each sentence alone and with its passage."
     scores = sentence_probabilities(question, found, evidence, ranker, calibration)
-    order = best_first(scores, [d for d, _ in found])
+    order = best_sentences(scores, [d for d, _ in found])
     top = [i for i in order[:LOOKED_AT] if scores[i] >= reader.scale().least]
     made = reader.embedder.encode([found[i][0].text[slice(*found[i][1])] for i in top]) if top else np.zeros((0, 1), np.float32)
     vectors = np.zeros((len(found), made.shape[1]), np.float32)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Gold', 'QUESTION_PROMPT', 'REASONS', 'LEANING', 'PairsError', 'Pair', 'snippet_pairs', 'find_snippet', 'gold_spans',
-           'holds', 'QuestionPrompt', 'question_messages', 'read_question', 'why_not', 'Tried', 'Generated',
+           'holds', 'QuestionPrompt', 'question_messages', 'read_question', 'why_not_kept', 'Tried', 'Generated',
            'generate_pairs']
 
 # %% ../../nbs/evaluation/pairs.ipynb #e5ef10f2
@@ -160,7 +160,7 @@ def _words(text: str) -> list[str]: return re.findall(r'\w+', text.lower())
 
 def _runs(words: list[str], n: int = 8) -> set[tuple[str, ...]]: return {tuple(words[i:i + n]) for i in range(len(words) - n + 1)}
 
-def why_not(question: str | None, passage: Passage) -> str:
+def why_not_kept(question: str | None, passage: Passage) -> str:
     "Why a question is not kept, a key of `REASONS`; '' for one that is."
     if question is None: return 'unreadable'
     if not question: return 'none'
@@ -211,7 +211,7 @@ def _ask(passage: Passage, llm: LLM, prompt: QuestionPrompt, key: str, known: se
     try: said = llm.complete(question_messages(passage, prompt), max_tokens=200).text or ''   # some clients give None where a model refuses
     except Exception as e: return Tried(*place, reason='failed', said=short(str(e)))   # whatever a client raises, the work done stays
     question = read_question(said)
-    reason = why_not(question, passage) or ('repeated' if question and question.lower() in known else '')
+    reason = why_not_kept(question, passage) or ('repeated' if question and question.lower() in known else '')
     return Tried(*place, reason=reason, said=short(said)) if reason else Tried(*place, question=question or '')
 
 def _each(passages: Iterable[Passage], llm: LLM, prompt: QuestionPrompt, path: Path | None) -> Iterator[Tried]:

@@ -21,11 +21,22 @@ from .collections import (Collection, LeakFree, Question, Questions, allowed_gra
                                          read_collection)
 from .datasets import DATASETS, align, load
 from .metrics import MEASURES, answer_measures, retrieval_values, summary
-from .parsing import POLICIES, Reading, apply_policy, read_answer
+from .parsing import POLICIES, AnswerReading, apply_policy, read_answer
 from .passages import evaluate_passages, grid_lines
 from .runs import KIND, Outcome, Run, System, run
 from .statistics import mcnemar
-from .tables import check_parts, content, errors, fault_counts, file_name, kept_run, made_of, system_name, times, told
+from cpqa.evaluation.tables import (
+    check_parts,
+    content,
+    errors,
+    fault_counts,
+    file_name,
+    kept_run,
+    made_of,
+    system_name,
+    times,
+    interval_values,
+)
 from ..libraries import build_index, kept_library
 from ..literature.library import Library
 from ..passages.rerankers import Reranker, reranker as named_reranker
@@ -122,7 +133,7 @@ def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels:
     held = set(library.ids)
     relevant = {d for grades in c.qrels.values() for d, grade in grades.items() if grade > 0}
     return {'task': 'retrieval', 'data': c.name, 'split': c.split, 'system': done.header.system.to_dict(),
-            'measures': told(summary(values)),
+            'measures': interval_values(summary(values)),
             'n_queries': len(c.queries), 'n_failed': done.n_failed + done.n_missing + sum(not t for t in c.queries.values()),
             'n_without_hits': sum(not o.hits for o in done.outcomes.values()), 'errors': errors(done),
             'ms_per_query': times(done), 'n_documents': len(library), 'relevant_not_in_library': len(relevant - held),
@@ -158,7 +169,7 @@ def _of_run(made: Run, faults: list[str], sets: Sequence[Questions]) -> dict[str
     faults += made.faults
     return {id: [] if o.failed else [o.raw or o.prediction] for id, o in made.outcomes.items()}
 
-def read_texts(texts: Sequence[str | None], options: dict[str, str]) -> Reading:
+def read_texts(texts: Sequence[str | None], options: dict[str, str]) -> AnswerReading:
     "What most of these texts answer; what the first of them says where none gives a label."
     readings = [read_answer(t, options) for t in texts or [None]]
     votes = Counter(r.label for r in readings if r.label)
@@ -189,7 +200,8 @@ class _Scored:
                             f'{asked[0].id!r}{f", one of its ids {self.unknown[0][:60]!r}" if self.unknown else ""}')
 
     def report(self, path: str | Path, gold: list[str], policy: str, seed: int) -> dict[str, Any]:
-        return {'recorded': Path(path).name, 'measures': told(answer_measures(self.labels, gold, policy, self.answered, seed=seed)),
+        return {'recorded': Path(path).name,
+                'measures': interval_values(answer_measures(self.labels, gold, policy, self.answered, seed=seed)),
                 'failures': dict(sorted(self.failures.items())), 'answers_to_unknown_questions': len(self.unknown),
                 'faults': fault_counts(self.faults)}
 
@@ -225,7 +237,7 @@ def _comparison(first: _Scored, other: _Scored, policy: str) -> dict[str, Any]:
     if not pairs: raise CpqaError('there is no question that both systems answered, so they cannot be compared under the policy abstain')
     m = mcnemar([a for a, _ in pairs], [b for _, b in pairs])
     return {'n': m.n, 'right_only_here': m.only_a, 'right_only_against': m.only_b, 'p_mcnemar': m.p,
-            'difference': told({'': m.difference})['']}
+            'difference': interval_values({'': m.difference})['']}
 
 # %% ../../nbs/evaluation/tasks.ipynb #1abebc95
 def _row(name: str, m: dict[str, float]) -> str: return f'{name:16} {m["value"]:.4f}  [{m["low"]:.4f}, {m["high"]:.4f}]  n = {m["n"]:,}'

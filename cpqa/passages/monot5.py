@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.errors import require
 from ..core.records import Passage
-from .cross_encoders import Padded, Pair, clean_text, in_batches, padded, pair_text
+from .cross_encoders import Padded, TokenPair, clean_text, in_batches, padded, pair_text
 from .pretrained_models import Precision, load_pretrained, tokens_per_batch
 from .rerankers import RerankError, sound_scores
 from ..retrieval.openvino_models import ModelError
@@ -39,7 +39,7 @@ def asked_model(name: str | Path) -> AskedModel:
     return rows.get(str(name), AskedModel(str(name)))
 
 # %% ../../nbs/passages/monot5.ipynb #bed9fed7
-def encode_prompts(tokenizer: Any, query: str, texts: Sequence[str], max_tokens: int, end: int) -> list[Pair]:
+def encode_prompts(tokenizer: Any, query: str, texts: Sequence[str], max_tokens: int, end: int) -> list[TokenPair]:
     "The prompt of each text as a row of tokens with the number `end` last; the document is cut, a query at half of the room."
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -51,7 +51,7 @@ def encode_prompts(tokenizer: Any, query: str, texts: Sequence[str], max_tokens:
                          'raise it')
     head = asks + question[:room // 2] + says
     rows = [head + document[:max_tokens - len(head + wants) - 1] + wants + [end] for document in tokens([clean_text(t) for t in texts])]
-    return [Pair(row, [0] * len(row)) for row in rows]
+    return [TokenPair(row, [0] * len(row)) for row in rows]
 
 # %% ../../nbs/passages/monot5.ipynb #e7a7a17a
 class MonoT5Reranker:

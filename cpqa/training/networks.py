@@ -15,13 +15,13 @@ import numpy as np
 
 from ..core.errors import require
 from ..core.progress import Progress, quiet
-from ..passages.cross_encoders import INPUTS, Pair, encode_pairs, feed, padded
+from ..passages.cross_encoders import INPUTS, TokenPair, encode_pairs, feed, padded
 from ..passages.pretrained_models import demand_model, identity
 from ..retrieval.encoders import TextKind, minilm_folder
 from ..retrieval.openvino_models import ModelError, hushed, reason
 from .examples import Group
-from .hard_negatives import Row, TrainingError, plan
-from .training_run import FitSettings, Task, Trained, by_length, dev_figures, loading, run, seeded, with_lora
+from .hard_negatives import TrainingRow, TrainingError, plan
+from .training_run import FitSettings, Task, Trained, by_length, dev_figures, loading, run_training, seeded, with_lora
 
 # %% ../../nbs/training/networks.ipynb #471fef7d
 PairLoss = Literal['bce', 'listwise', 'both', 'distill', 'margin']
@@ -106,7 +106,7 @@ def train_cross_encoder(
         merge = with_lora(model.model, settings.lora)
     live = LiveCrossEncoder(model, settings.max_tokens, settings.budget)
 
-    def loss(rows: list[Row]):
+    def loss(rows: list[TrainingRow]):
         scores = live.logits([(r.query, r.texts) for r in rows]).split([len(r.texts) for r in rows])
         taught = [torch.tensor(teacher(r.query, r.texts)).to(scores[0]) if teacher is not None and settings.loss in TAUGHT else None
                   for r in rows]
@@ -121,10 +121,10 @@ def train_cross_encoder(
     classes = (library.CrossEncoderTrainer, library.CrossEncoderTrainingArguments)
     task = Task('cross-encoder', model, identity(name, model.config), loss, classes, save, figures,
                 {'classifier': settings.learning_rate * settings.head})
-    return run(task, steps, groups, out, settings, progress)
+    return run_training(task, steps, groups, out, settings, progress)
 
 # %% ../../nbs/training/networks.ipynb #3e8bf3f1
-def compared(rows: Sequence[Row], groups: Sequence[Group]) -> np.ndarray:
+def compared(rows: Sequence[TrainingRow], groups: Sequence[Group]) -> np.ndarray:
     "Which texts of a step count for which query: bool of shape (rows, texts of all rows)."
     texts = [(text, number, place) for number, row in enumerate(rows) for place, text in enumerate(row.texts)]
     kept = np.ones((len(rows), len(texts)), dtype=bool)
@@ -185,7 +185,7 @@ class LiveBiEncoder:
         torch, tokenizer = require('torch', 'train'), self.model.tokenizer.backend_tokenizer
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_tokens)
-        rows = [Pair(e.ids, e.type_ids) for e in tokenizer.encode_batch(list(texts))]
+        rows = [TokenPair(e.ids, e.type_ids) for e in tokenizer.encode_batch(list(texts))]
         tokenizer.no_truncation()
 
         def infer(piece):
@@ -211,7 +211,7 @@ class LiveBiEncoder:
                 'max_tokens': self.settings.max_tokens}
 
 # %% ../../nbs/training/networks.ipynb #7fe0c852
-def _step(live: LiveBiEncoder, rows: list[Row], groups: Sequence[Group], teacher: Teacher | None) -> Any:
+def _step(live: LiveBiEncoder, rows: list[TrainingRow], groups: Sequence[Group], teacher: Teacher | None) -> Any:
     "The loss of one step."
     torch, settings = require('torch', 'train'), live.settings
     sizes = [len(r.texts) for r in rows]
@@ -252,4 +252,4 @@ def train_bi_encoder(
     classes = (library.SentenceTransformerTrainer, library.SentenceTransformerTrainingArguments)
     task = Task('bi-encoder', model, identity(name, model[0].auto_model.config), lambda rows: _step(live, rows, groups, teacher), classes,
                 save, figures)
-    return run(task, steps, groups, out, settings, progress)
+    return run_training(task, steps, groups, out, settings, progress)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RUN', 'SEAL', 'WEIGHTS', 'CHECKPOINT_FILES', 'seal', 'last_checkpoint', 'sameness', 'demand_same', 'work_folder',
            'begin', 'FitSettings', 'Point', 'Trained', 'curve_of', 'by_length', 'filling', 'best_ranks', 'dev_figures',
-           'short_numbers', 'loading', 'seeded', 'write_curve', 'read_curve', 'with_lora', 'Task', 'run']
+           'short_numbers', 'loading', 'seeded', 'write_curve', 'read_curve', 'with_lora', 'Task', 'run_training']
 
 # %% ../../nbs/training/training_run.ipynb #dc171579
 import hashlib
@@ -32,7 +32,7 @@ from ..passages.pretrained_models import identity
 from ..retrieval.encoders import batches, hushed
 from ..retrieval.openvino_models import reason
 from .examples import Group
-from .hard_negatives import Plan, Row, TrainingError
+from .hard_negatives import Plan, TrainingRow, TrainingError
 
 # %% ../../nbs/training/training_run.ipynb #ec50ad17
 RUN, SEAL, WEIGHTS = 'run.json', 'sealed.json', 'weights.safetensors'
@@ -230,7 +230,7 @@ class _Planned:
     "Looks up the rows of a step by its number."
     valid_label_columns = ()   # asked for by the trainer
     def __init__(self, steps: Plan): self.steps = steps.steps
-    def __call__(self, numbers: list[dict[str, int]]) -> dict[str, list[Row]]:
+    def __call__(self, numbers: list[dict[str, int]]) -> dict[str, list[TrainingRow]]:
         return {'rows': [row for n in numbers for row in self.steps[n['step']]]}
 
 def _arguments(kind: type, settings: FitSettings, steps: int, folder: Path, rates: dict[str, float]) -> Any:
@@ -295,7 +295,7 @@ class Task(NamedTuple):
     kind: str
     model: Any                                                # of sentence-transformers
     base: dict[str, str]                                      # the network it started from
-    loss: Callable[[list[Row]], Any]
+    loss: Callable[[list[TrainingRow]], Any]
     classes: tuple[type, type]                                # trainer and arguments
     save: Callable[[Path], None]
     figures: Callable[[], Mapping[str, float]] | None = None
@@ -346,7 +346,8 @@ def _to_be_moved(task: Task, steps: Plan, groups: Sequence[Group], work: Path, n
     shutil.copy(work / RUN, folder)
     return trained
 
-def run(task: Task, steps: Plan, groups: Sequence[Group], out: str | Path, settings: FitSettings, progress: Progress = quiet) -> Trained:
+def run_training(task: Task, steps: Plan, groups: Sequence[Group], out: str | Path, settings: FitSettings,
+                 progress: Progress = quiet) -> Trained:
     "Trains, or goes on where a run stopped, and puts the finished folder at `out`; one that is there is returned. Raises `TrainingError`."
     out = Path(out)
     work, same = work_folder(out), sameness(task.kind, settings, groups, task.base)
