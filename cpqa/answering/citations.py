@@ -90,7 +90,8 @@ def _whole(text: str, start: int, end: int) -> bool:
 # %% ../../nbs/answering/citations.ipynb #ed4982c9
 def _places(quote: str, text: str, edits: int) -> list[int]:
     "Up to ten places where `quote` may begin in `text`, those that share most with it first."
-    size, votes = max(3, len(quote) // (edits + 1)), Counter()
+    size = max(3, len(quote) // (edits + 1))
+    votes: Counter[int] = Counter()
     for at in range(0, len(quote) - size + 1, size):
         found, left = text.find(quote[at:at + size]), 500
         while found >= 0 and left:

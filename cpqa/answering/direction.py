@@ -150,11 +150,11 @@ class Verdict(Record, frozen=True):
 # %% ../../nbs/answering/direction.ipynb #31fadd65
 def _voice(said: Iterable[tuple[Direction, float]]) -> tuple[Direction, float]:
     "The heavier side of one paper and its weight; `unclear` where both weigh the same."
-    best = {'for': 0.0, 'against': 0.0}
+    best: dict[Direction, float] = {'for': 0.0, 'against': 0.0}
     for way, score in said:
         if way != 'unclear': best[way] = max(best[way], score)
     if best['for'] == best['against']: return 'unclear', 0.0
-    way = max(best, key=best.get)
+    way = max(best, key=best.__getitem__)
     return way, best[way]
 
 def _label(yes: float, no: float) -> str:

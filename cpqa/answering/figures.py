@@ -48,7 +48,7 @@ def figures(text: str) -> tuple[Figure, ...]:
         unit = _UNITS.get(re.sub(r'\s', '', u[1].lower()), '') if u else ''
         value = float(written) if written else float(NUMBER_WORDS.index(m['word'].lower()) + 2)
         found.append(Figure(value, len(written.partition('.')[2]), unit, bool(_P.search(text, max(0, m.start() - 24), m.start())),
-                            m.start(), u.end() if unit else m.end()))
+                            m.start(), u.end() if u and unit else m.end()))
     return tuple(found)
 
 # %% ../../nbs/answering/figures.ipynb #c3e82ab2

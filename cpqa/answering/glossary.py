@@ -60,7 +60,8 @@ class Vocabulary:
 
     def find(self, text: str) -> list[tuple[Term, str]]:
         "The terms in `text` in the order in which they first stand there, each with the form found."
-        found, seen, i = words(text), {}, 0
+        found, i = words(text), 0
+        seen: dict[str, tuple[Term, str]] = {}
         keys = [w if w in self._capitals else _key(w) for w, _, _ in found]
         while i < len(keys):
             n, hit = next(((n, h) for n in range(min(self._longest, len(keys) - i), 0, -1) if (h := self._ends.get(tuple(keys[i:i + n])))),
@@ -101,7 +102,7 @@ def _from_bin(path: Path) -> Iterator[Term]:
         try: fields = fields_of(lines, ' = ')
         except ValueError: continue   # it is not in UTF-8; `read_mesh` names such records
         get = lambda *keys: [v for k, v in fields if k in keys]
-        yield from _term(*get('MH')[:1] or [''], (v.partition('|')[0].strip() for v in get('ENTRY', 'PRINT ENTRY')), get('MN'),
+        yield from _term([*get('MH'), ''][0], (v.partition('|')[0].strip() for v in get('ENTRY', 'PRINT ENTRY')), get('MN'),
                          ' '.join(get('MS')))
 
 def mesh_terms(path: str | Path) -> Iterator[Term]:

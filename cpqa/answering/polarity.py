@@ -90,7 +90,8 @@ class _Token(NamedTuple):
 def _tokens(text: str, start: int, end: int) -> list[_Token]:
     hidden, plain = ([m.span() for m in p.finditer(text, start, end)] for p in (_FIGURES, _PLAIN))
     inside = lambda spans, at: any(a <= at < b for a, b in spans)
-    out, at = [], start
+    out: list[_Token] = []
+    at = start
     for m in _WORD.finditer(text, start, end):
         if inside(hidden, m.start()): continue
         gap, at, word = text[at:m.start()], m.end(), m[0]
@@ -208,13 +209,17 @@ class _Text(NamedTuple):
 @lru_cache(1024)
 def _read(text: str) -> _Text:
     m = _OPEN.match(text)
-    whole, words = _Part([], [], []), frozenset()
+    whole = _Part([], [], [])
+    words: frozenset[str] = frozenset()
     for start, end in sentences(Document('statement', text=text)):
         tokens = _tokens(text, max(start, m.end() if m else 0), end)
         topic = _content(tokens)
         words |= topic
         for clause in _clauses(tokens):
-            for kept, more in zip(whole, _part(clause, topic)): kept += more
+            part = _part(clause, topic)
+            whole.claims.extend(part.claims)
+            whole.denials.extend(part.denials)
+            whole.affirmed.extend(part.affirmed)
     opening = Claim('answer', '+' if m[1].lower() == 'yes' else '-', m[1], *m.span(1), about=words, topic=words) if m else None
     return _Text(opening, whole, words)
 

@@ -227,5 +227,5 @@ def fitted(
     least = [max(count(as_data(t)) - 1, 0) for t in told]
     while n and alone + sum(least[:n]) > room: n -= 1   # a quick way down,
     while n and taken(with_first(n)) > room: n -= 1     # and the exact one: the tokens of parts need not add up
-    used = dict.fromkeys(t.get('pmid') or t.get('PMID') for t in told[:n])
+    used = dict.fromkeys(t.get('pmid') or t.get('PMID', '') for t in told[:n])
     return Fitted(with_first(n), schema, tuple(used), len(told) - n, retracted, taken(with_first(n)))

@@ -151,25 +151,26 @@ def _results(c: Comparison, quote: str) -> list[Figure]:
 _GIVEN = re.compile(r'(?:\b(?:in|with|for|among|on|after|under|of|by|from|during)\b|[:=(])[^.;,]{0,40}$', re.I)
 _FAR = 60   # letters between an arm and its figure
 
-def _behind(f: Figure | None, end: int, others: set[int], quote: str) -> int | None:
+def _behind(f: Figure, end: int, others: set[int], quote: str) -> int | None:
     "How far a figure stands behind a name that ends at `end`; None if it is not its own."
-    if f is None or f.start - end >= _FAR or any(end <= x < f.start for x in others) or re.search(r'[.;]\s', quote[end:f.start]):
+    if f.start - end >= _FAR or any(end <= x < f.start for x in others) or re.search(r'[.;]\s', quote[end:f.start]):
         return None
     return f.start - end + 30 * (',' in quote[end:f.start])
 
-def _before(f: Figure | None, start: int, others: set[int], quote: str) -> int | None:
+def _before(f: Figure, start: int, others: set[int], quote: str) -> int | None:
     "How far a figure stands before a name that starts at `start`; None if it is not its own."
-    if f is None or start - f.end >= _FAR or any(f.end <= x < start for x in others): return None
+    if start - f.end >= _FAR or any(f.end <= x < start for x in others): return None
     return start - f.end if _GIVEN.search(quote, f.end, start) or not quote[f.end:start].strip(' )%]') else None
 
 def _own(fs: list[Figure], quote: str, mine: set[int], others: set[int]) -> tuple[list[tuple[int, float]], ...]:
     "The figures behind an arm's names and before them, each with its distance."
     behind, before = [], []
     for at in mine:
-        end = (WORD_PATTERN.match(quote, at) or re.compile(r'\S*').match(quote, at)).end()
+        word = WORD_PATTERN.match(quote, at) or re.compile(r'\S*').match(quote, at)
+        end = word.end() if word else at
         f, g = next((f for f in fs if f.start >= end), None), next((f for f in reversed(fs) if f.end <= at), None)
-        if (n := _behind(f, end, others, quote)) is not None: behind.append((n, f.value))
-        if (n := _before(g, at, others, quote)) is not None: before.append((n, g.value))
+        if f is not None and (n := _behind(f, end, others, quote)) is not None: behind.append((n, f.value))
+        if g is not None and (n := _before(g, at, others, quote)) is not None: before.append((n, g.value))
     return behind, before
 
 # %% ../../nbs/answering/quote_features.ipynb #0d518a5c

@@ -351,7 +351,7 @@ def words_say(quote: str, outcome: set[str], arms: set[str], short: dict[str, in
     """1 if the quote's cues say that there is no difference, -1 if there is one, 0 if there are none: a mean by the share of the
     outcome's words in clause and sentence."""
     cues = [q for q in polarity(quote) if q.axis not in OTHER_AXES and q.axis != 'response']
-    initials = {s: set(ENGLISH.analyze(WORD_PATTERN.match(quote, at)[0])) for s, at in short.items()}
+    initials = {s: set(ENGLISH.analyze(m[0])) for s, at in short.items() if (m := WORD_PATTERN.match(quote, at))}
     near = lambda words: _near(words | {s for s, of in initials.items() if of & words}, outcome)
     rows: list[list[float]] = []   # start of the sentence, what is said, weight, nearness in clause and sentence
     for q in cues:

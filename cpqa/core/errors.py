@@ -26,7 +26,7 @@ _REPORTER = 'openvino_telemetry'
 def _unreported() -> Iterator[None]:
     "What is imported here for the first time does not find the reporting package."
     if _REPORTER in sys.modules: return (yield)
-    sys.modules[_REPORTER] = None   # the import system's own sign for a package that is not there
+    sys.modules[_REPORTER] = None  # type: ignore[assignment]   # the import system's sign for what is not there, unknown to its stubs
     try: yield
     finally: sys.modules.pop(_REPORTER, None)
 

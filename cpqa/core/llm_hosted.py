@@ -73,7 +73,9 @@ AGAIN = '\n\n(The connection broke off, and the answer begins anew.)\n\n'
 
 class Shown:
     "Passes the pieces of an answer to `on_text`, each letter once, however often the answer is begun."
-    def __init__(self, on_text: Callable[[str], None]): self.on_text, self.shown, self.text, self.fault = on_text, '', '', None
+    def __init__(self, on_text: Callable[[str], None]):
+        self.on_text, self.shown, self.text = on_text, '', ''
+        self.fault: BaseException | None = None
 
     def restart(self): self.text = ''
 
@@ -157,19 +159,27 @@ def _final(e: LLMError, n: int, longest: float) -> LLMError:
     asks = f'; it asks to wait {e.wait:.0f} seconds' if e.again and e.wait and e.wait > longest else ''
     return LLMError(f'{e}{asks}{f" (asked {n} times)" if n > 1 else ""}', e.kind, e.again, e.wait)
 
+# %% ../../nbs/core/llm_hosted.ipynb #3f9a61c2
+class _Service:
+    "What is each service's own: names, the address, the fields that a server may refuse, a connection, and one try."
+    service, variable, home, home_variable = '', '', '', ''
+    optional: tuple[str, ...] = ()
+    _connect: Callable[[str, str], Any]   # each service has its own
+    _once: Callable[..., Completion]
+
 # %% ../../nbs/core/llm_hosted.ipynb #55339153
-class _Hosted:
+class _Hosted(_Service):
     """What the clients of services share. In seconds: `timeout` without a byte, the first wait `backoff`, no wait over `longest`; `more`
     are further fields."""
-    service, variable, home, home_variable, optional = '', '', '', '', ()
-
     def __init__(self, model: str, key: str | None = None, base_url: str | None = None, *, timeout: float = 60.0, retries: int = 4,
                  backoff: float = 1.0, longest: float = 60.0, window: int | None = None, more: dict[str, Any] | None = None):
         if not model or model != model.strip():
             raise LLMError(f'{model[:40]!r} is no name of a model: give the one that {self.service} lists', 'model')
         url = base_url or os.environ.get(self.home_variable) or self.home
         self.model, self.host, self.patience = model, host_of(url), Patience(retries + 1, timeout, inf, backoff, longest)
-        self.window, self.more, self.without, self.events = window, dict(more or {}), frozenset(), deque(maxlen=200)
+        self.window, self.more = window, dict(more or {})
+        self.without: frozenset[str] = frozenset()
+        self.events: deque[str] = deque(maxlen=200)
         self._who = f'{self.service} ({self.host})' if self.host == host_of(self.home) else f'the server at {self.host}'
         own = bool(base_url) and self.host != host_of(self.home)
         self._key = key_for(self._who, self.variable, key, own, needed=self.host == host_of(self.home))
@@ -231,7 +241,8 @@ class AnthropicLLM(_Hosted):
     def _fields(self, messages: Sequence[Message], max_tokens: int, schema: dict[str, Any] | None) -> dict[str, Any]:
         system = '\n\n'.join(_plain(m.content) for m in messages if m.role == 'system')
         turns = [{'role': m.role, 'content': _plain(m.content)} for m in messages if m.role != 'system']
-        fields = {'model': self.model, 'max_tokens': max_tokens, 'messages': turns} | ({'system': system} if system else {}) | self.more
+        fields: dict[str, Any] = {'model': self.model, 'max_tokens': max_tokens, 'messages': turns}
+        fields |= ({'system': system} if system else {}) | self.more
         if schema is None or 'output_config' in self.without: return fields
         try: bound = self._sdk.transform_schema(schema)
         except (ValueError, TypeError, AttributeError): bound = schema   # the service will say what is wrong with it
@@ -287,7 +298,8 @@ class OpenAILLM(_Hosted):
     def _fields(self, messages: Sequence[Message], max_tokens: int, temperature: float, schema: dict[str, Any] | None,
                 stream: bool) -> dict[str, Any]:
         names = ('max_completion_tokens', 'max_tokens') if self.host == host_of(self.home) else ('max_tokens', 'max_completion_tokens')
-        bound, fields = {next((n for n in names if n not in self.without), names[0]): max_tokens}, {'temperature': temperature}
+        bound = {next((n for n in names if n not in self.without), names[0]): max_tokens}
+        fields: dict[str, Any] = {'temperature': temperature}
         if schema is not None:
             fields['response_format'] = {'type': 'json_schema',
                                          'json_schema': {'name': 'answer', 'schema': schema, 'strict': is_closed(schema)}}

@@ -28,7 +28,8 @@ TEMPLATE = "{% for m in messages %}<|{{ m['role'] }}|> {{ m['content'] }} {% end
 
 def pieces_of(text: str, size: int = 6) -> list[str]:
     "The text in pieces of `size` characters; one that came before is made longer until it is new."
-    out, piece = [], ''
+    out: list[str] = []
+    piece = ''
     for c in text:
         piece += c
         if len(piece) >= size and piece not in out: out, piece = [*out, piece], ''
@@ -99,7 +100,8 @@ def plain_turns(messages: Sequence[Message]) -> str:
 # %% ../../nbs/core/llm_local.ipynb #5b127778
 def without_system(messages: Sequence[Message]) -> list[Message]:
     "The turns without a `system`: what it said stands at the head of what is said next."
-    head, out = [], []
+    head: list[str] = []
+    out: list[Message] = []
     for m in messages:
         if m.role == 'system': head.append(m.content)
         else: out, head = [*out, Message(m.role, '\n\n'.join([*head, m.content]))], []

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import msgspec
 
@@ -34,7 +34,7 @@ def spelled(word: str) -> str:
 
 def words(text: str) -> list[tuple[str, int, int]]:
     "The words of `text` as they stand, with start and end."
-    found = []
+    found: list[tuple[str, int, int]] = []
     for m in _WORD.finditer(text):
         if m[0] in _JOINTS: continue
         if m[0] in 'sS' and found and m.start() == found[-1][2] + 1 and text[m.start() - 1] in "'’": continue
@@ -55,7 +55,9 @@ def number_forms(word: str) -> set[str]:
 
 def _heads(term: str) -> set[str]:
     "The `term` with the word that counts as one and as many."
-    before, after = re.match(r'(.+?)((?: of | in | with |, ).*)?$', term).groups('')
+    found = re.match(r'(.+?)((?: of | in | with |, ).*)?$', term)
+    assert found, 'a term has a letter'
+    before, after = found.groups('')
     *front, head = re.split(r'(?<=[ -])', before)
     return {''.join(front) + form + after for form in number_forms(head)}
 
@@ -222,7 +224,9 @@ class Lexicon:
     descriptor's number."""
     def __init__(self, descriptors: Iterable[Descriptor], traps: Iterable[Trap] = TRAPS):
         self.descriptors = {d.ui: d for d in descriptors}
-        self.traps, self.terms, self._root = tuple(traps), {}, {}
+        self.traps = tuple(traps)
+        self.terms: dict[str, str] = {}
+        self._root: dict[Any, Any] = {}   # word -> the words that may follow, and what ends there
         ranks = [(_names(d), d.ui) for d in self.descriptors.values()]
         for names, ui in ((names[i], ui) for i in range(3) for names, ui in ranks):
             for term in names: self.terms.setdefault(term, ui)
@@ -241,7 +245,9 @@ class Lexicon:
         return node
 
     def _judge(self, text: str, traps: bool) -> tuple[list[Match], list[tuple[Match, str]]]:
-        kept, held, waiting = [], [], []
+        kept: list[Match] = []
+        waiting: list[Match] = []
+        held: list[tuple[Match, str]] = []
         for trap, term, ui, start, end in _walk(self._root, words(text), traps):
             m = Match(term or text[start:end], ui, start, end)
             if traps and (trap := trap or self._aside.get(ui, '')): held.append((m, trap))
@@ -251,7 +257,7 @@ class Lexicon:
         return sorted(kept, key=lambda m: m.start), sorted(held, key=lambda h: h[0].start)
 
     @classmethod
-    def load(cls) -> Self:
+    def load(cls) -> 'Lexicon':
         "The lexicon that comes in the package, made once."
         return _shipped()
 

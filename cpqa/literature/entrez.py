@@ -32,7 +32,7 @@ from ..core.retries import Patience
 from ..core.storage import cache_dir
 from .pmc import read_jats
 from .polite_http import Cache, Rate, Recording, Trouble, Web, WebError, at_most, is_local, xml_root
-from .pubmed import ReadError, Skipped, read_pubmed
+from .pubmed import Deleted, ReadError, Skipped, read_pubmed
 
 # %% ../../nbs/literature/entrez.ipynb #5927af00
 _OURS = re.compile(r"cannot be larger|can only retrieve|not known|too old", re.I)
@@ -167,8 +167,9 @@ def read_info(body: bytes) -> Info:
                 () if db is None else tuple((_text(f, 'Name'), _text(f, 'FullName')) for f in db.iterfind('FieldList/Field')))
 
 # %% ../../nbs/literature/entrez.ipynb #585ac21c
-_SETS = {'pubmed': ('PubmedArticleSet', ('PubmedArticle', 'PubmedBookArticle'), 'MedlineCitation/PMID', 'BookDocument/PMID'),
-         'pmc': ('pmc-articleset', ('article',), *(f"front/article-meta/article-id[@pub-id-type='{kind}']" for kind in ('pmcid', 'pmc')))}
+_SETS: dict[str, tuple[str, tuple[str, ...], *tuple[str, ...]]] = {
+    'pubmed': ('PubmedArticleSet', ('PubmedArticle', 'PubmedBookArticle'), 'MedlineCitation/PMID', 'BookDocument/PMID'),
+    'pmc': ('pmc-articleset', ('article',), *(f"front/article-meta/article-id[@pub-id-type='{kind}']" for kind in ('pmcid', 'pmc')))}
 
 def cut_articles(body: bytes, db: str = 'pubmed') -> list[tuple[str, bytes]]:
     "The answer of efetch: each record's id ('' if it has none) and its XML."
@@ -221,9 +222,8 @@ def entrez_date(value: str | int | None, last: bool = False) -> date | None:
     found = re.fullmatch(r'(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?', str(value).strip(), re.A)
     try:
         if not found: raise ValueError
-        year, month, day = (int(n) if n else None for n in found.groups())
-        month = month or (12 if last else 1) if found[2] is None else month
-        return date(year, month, day if day is not None else monthrange(year, month)[1] if last else 1)
+        year, month = int(found[1]), int(found[2] or (12 if last else 1))
+        return date(year, month, int(found[3]) if found[3] else monthrange(year, month)[1] if last else 1)
     except (ValueError, IndexError):
         raise EntrezError(f'{str(value)[:40]!r} is no date: expected one like 2019, 2019/03 or 2019/03/15') from None
 
@@ -319,7 +319,7 @@ class Asking(Client):
              keep: bool = True, deadline: float | None = None, tries: int | None = None) -> Any:
         "What `read` makes of the answer. Raises `EntrezError`, which names what was `asked`."
         request = request_of(verb, fields)
-        if self.replay: return self._replayed(request, read)
+        if self.replay: return self._replayed(self.replay, request, read)
         key = json.dumps([self.url, request], sort_keys=True)
         if self.cache and keep and (body := self.cache.get(key, self.expiry[verb])) is not None:
             try: value = read(body)
@@ -336,14 +336,14 @@ class Asking(Client):
         if self.record: self.record.put(request, body)
         return value
 
-    def _replayed(self, request: dict[str, Any], read: Callable[[bytes], Any]) -> Any:
-        body = self.replay.get(request)
+    def _replayed(self, recording: Recording, request: dict[str, Any], read: Callable[[bytes], Any]) -> Any:
+        body = recording.get(request)
         if body is None:
-            raise EntrezError(f'the recording {self.replay.path.name} holds no answer to {json.dumps(request, ensure_ascii=False)[:300]}: '
+            raise EntrezError(f'the recording {recording.path.name} holds no answer to {json.dumps(request, ensure_ascii=False)[:300]}: '
                               'record it, or ask for what is there')
         try: return read(body)
         except Trouble as t:
-            raise EntrezError(f'the recording {self.replay.path.name} holds a bad answer to {request["verb"]}: {t.why}: '
+            raise EntrezError(f'the recording {recording.path.name} holds a bad answer to {request["verb"]}: {t.why}: '
                               'record it again') from t
 
 # %% ../../nbs/literature/entrez.ipynb #274e9942
@@ -407,7 +407,7 @@ class Slicing(Searching):
 
     def _sliced(self, term: str, db: str, dates: tuple[date, date], whole: SearchReply) -> Iterator[str]:
         seen: set[str] = set()
-        spans = [(*dates, whole)]
+        spans: list[tuple[date, date, SearchReply | None]] = [(*dates, whole)]
         while spans:
             first, last, page = spans.pop()
             page = page or self._search(term, db, MOST_IDS, 0, 'date', (first, last))
@@ -424,7 +424,7 @@ class Slicing(Searching):
                       'their dates cannot be cut further')
 
 # %% ../../nbs/literature/entrez.ipynb #cceec624
-def parse_articles(articles: list[tuple[str, bytes]], db: str) -> list[Document | Skipped]:
+def parse_articles(articles: list[tuple[str, bytes]], db: str) -> list[Document | Deleted | Skipped]:
     "A document for each record, or why there is none."
     try: folder = tempfile.TemporaryDirectory(prefix='cpqa-')
     except OSError as e: raise EntrezError(_FULL) from e
@@ -438,7 +438,7 @@ _FULL = 'the folder for temporary files cannot be written, so that no record can
 
 _READERS = {'pubmed': read_pubmed, 'pmc': read_jats}
 
-def read_documents(articles: list[tuple[str, bytes]], db: str) -> list[tuple[str, bytes, Document | Skipped]]:
+def read_documents(articles: list[tuple[str, bytes]], db: str) -> list[tuple[str, bytes, Document | Deleted | Skipped]]:
     "Each record's id, XML and document."
     try: found = parse_articles(articles, db)
     except ReadError: found = []
@@ -452,7 +452,10 @@ def read_documents(articles: list[tuple[str, bytes]], db: str) -> list[tuple[str
 # %% ../../nbs/literature/entrez.ipynb #4aa075de
 class _Harvest:
     "What a fetch has brought so far."
-    def __init__(self): self.documents, self.faults, self.failed = {}, [], set()
+    def __init__(self) -> None:
+        self.documents: dict[str, Document] = {}
+        self.faults: list[str] = []
+        self.failed: set[str] = set()
 
     def fail(self, ids: Iterable[str], why: str):
         ids = list(ids)
@@ -461,6 +464,8 @@ class _Harvest:
 
 class Fetching(Slicing):
     "The verb that turns ids into documents."
+    _batch: Callable[[tuple[str, ...], str, _Harvest], bool]   # `Batches` has it
+
     def fetch(self, ids: Iterable[str | int], db: str = 'pubmed') -> Fetched:
         "The documents of `ids`. Raises `EntrezError` only if nothing at all could be had."
         ids, got = clean_ids(ids, db), _Harvest()
@@ -519,6 +524,7 @@ class Batches(Fetching):
                 got.documents.setdefault(i, d)
                 if self.cache: self.cache.put(json.dumps([self.url, db, i]), xml)
             elif i not in got.documents: got.fail([i], f'the record cannot be read: {getattr(d, "why", "it was withdrawn")}')
+        return None
 
 # %% ../../nbs/literature/entrez.ipynb #784d76bb
 class Storing(Batches):

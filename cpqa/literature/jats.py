@@ -148,7 +148,8 @@ def _grid(table: etree._Element) -> Iterator[list[tuple[int, str]]]:
     below: dict[int, tuple[int, int, str]] = {}   # column -> rows still to cover, cell, text
     n = 0
     for tr in (r for r in table.iter() if tag_of(r) in ('tr', 'row')):
-        cells, row = [c for c in tr if tag_of(c) in ('td', 'th', 'entry')], []
+        cells = [c for c in tr if tag_of(c) in ('td', 'th', 'entry')]
+        row: list[tuple[int, str]] = []
         while (cells or len(row) in below) and len(row) < _WIDEST:
             at = len(row)
             if at in below:
@@ -212,7 +213,8 @@ def _run_in(p: etree._Element, line: str) -> tuple[str, str]:
 # %% ../../nbs/literature/jats.ipynb #8e0ff451
 def _float(e: etree._Element, path: tuple[str, ...]) -> Iterator[JatsPart]:
     "The parts of a table, figure, box or footnote."
-    name, more = tag_of(e), []
+    name = tag_of(e)
+    more: list[etree._Element] = []
     if name == 'fn':
         kind = _FN_TYPES.get(e.get('fn-type', '')) if path in ((), ('Notes',)) else None
         yield from ((kind or _path(path) or 'Notes', t) for t in _footnote(e))

@@ -190,13 +190,13 @@ class Documents:
     def documents(self, ids: Iterable[str]) -> list[Document]:
         "The documents of these ids, in this order. Raises `LibraryError` for an id that is not there."
         ids = list(ids)
-        found = {id: self.get(id) for id in ids}
-        if missing := [id for id in ids if found[id] is None]:
+        found = {id: d for id in ids if (d := self.get(id)) is not None}
+        if missing := [id for id in ids if id not in found]:
             raise LibraryError(f'{len(missing)} of {len(ids)} ids are not in {self.folder.name}, the first is {missing[0]!r}')
         return [found[id] for id in ids]
 
     def __contains__(self, id: str) -> bool: return self.get(id) is not None
-    def __iter__(self) -> Iterator[Document]: return map(self.get, self.ids)
+    def __iter__(self) -> Iterator[Document]: return (self.documents([id])[0] for id in self.ids)
     def __len__(self) -> int: return self.searcher.num_docs
 
 # %% ../../nbs/literature/library.ipynb #b032dd22
@@ -241,7 +241,9 @@ class Library(Documents):
 # %% ../../nbs/literature/library.ipynb #3b2ec922
 class _Intake:
     def __init__(self, writer: tantivy.IndexWriter):
-        self.writer, self.live, self.skipped = writer, {}, []
+        self.writer = writer
+        self.live: dict[str, None] = {}   # ids, in their order
+        self.skipped: list[str] = []
         self.counts = dict.fromkeys(('documents', 'replaced', 'deleted', 'skipped'), 0)
 
     def __call__(self, record: Document | Deleted | Skipped):

@@ -98,7 +98,8 @@ def _read_xml(path: Path) -> Iterator[Descriptor | Skipped]:
 # %% ../../nbs/literature/mesh.ipynb #89baf1a3
 def text_records(path: Path, opening: bytes) -> Iterator[tuple[int, list[bytes]]]:
     "The blocks of lines of the text at `path`: the number of the line that opens each (it begins with `opening`), and its lines."
-    start, lines, size, n = 0, [], 0, 0
+    start, size, n = 0, 0, 0
+    lines: list[bytes] = []
     try:
         with open_file(path) as f:
             while line := f.readline(LONGEST_RECORD):
@@ -126,7 +127,7 @@ def _bin_descriptor(lines: list[bytes]) -> Descriptor:
     return Descriptor(ui, name, tuple(get('MN')), _others(name, (v.partition('|')[0].strip() for v in get('ENTRY', 'PRINT ENTRY'))))
 
 def _read_bin(path: Path) -> Iterator[Descriptor | Skipped]:
-    lines = []
+    lines: list[bytes] = []
     for start, lines in text_records(path, b'*NEWRECORD'):
         kind = next((line.split()[-1:] for line in lines if line.startswith(b'RECTYPE')), [b'D'])
         if kind != [b'D']:
@@ -160,7 +161,9 @@ def _read_obo(path: Path) -> Iterator[Descriptor | Skipped]:
 _COLUMNS = ['mesh_id', 'mesh_name', 'tree_number']
 
 def _read_csv(path: Path) -> Iterator[Descriptor | Skipped]:
-    trees, names, skipped = {}, {}, []
+    trees: dict[str, dict[str, None]] = {}
+    names: dict[str, str] = {}
+    skipped: list[Skipped] = []
     try:
         with open_file(path) as f:
             for n, row in enumerate(csv.reader(io.TextIOWrapper(f, 'utf-8-sig', newline='')), 1):
@@ -202,7 +205,9 @@ def read_mesh(path: str | Path) -> Iterator[Descriptor | Skipped]:
 class MeshTree:
     "Descriptors by number, by name and by place; `skipped` are the records that could not be read."
     def __init__(self, records: Iterable[Descriptor | Skipped]):
-        self.by_ui, self.skipped, self._names = {}, [], {}
+        self.by_ui: dict[str, Descriptor] = {}
+        self.skipped: list[Skipped] = []
+        self._names: dict[str, Descriptor] = {}
         for d in records:
             if isinstance(d, Skipped): self.skipped.append(d)
             else: self.by_ui[d.ui] = d

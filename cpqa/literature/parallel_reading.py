@@ -10,9 +10,10 @@ import multiprocessing
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from ..core.records import Document
 from .pubmed import Deleted, ReadError, Skipped, read_pubmed, room_for, send_records, unpack_records
@@ -31,7 +32,7 @@ def _receive(worker, pipe, kept, path: Path) -> Iterator[Document | Deleted | Sk
         yield from unpack_records(kept.read(said))
 
 # %% ../../nbs/literature/parallel_reading.ipynb #52733159
-def _hear(read: Callable, path: Path) -> Iterator[Document | Deleted | Skipped | None]:
+def _hear(read: Callable, path: Path) -> Generator[Document | Deleted | Skipped | None, None, None]:
     "Starts a worker for `path` and yields None; then what it finds. The worker and its file end with this generator."
     context = multiprocessing.get_context('spawn')
     with room_for(path, 'a temporary file'): handle, name = tempfile.mkstemp(prefix='cpqa-')
@@ -44,14 +45,17 @@ def _hear(read: Callable, path: Path) -> Iterator[Document | Deleted | Skipped |
                 yield None
                 yield from _receive(worker, pipe, kept, path)
             finally:
-                if worker.pid: worker.terminate(), worker.join()
+                if worker.pid:
+                    worker.terminate()
+                    worker.join()
     finally: Path(name).unlink(missing_ok=True)
 
 # %% ../../nbs/literature/parallel_reading.ipynb #533e0c82
 def _cores() -> int: return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 def _side_by_side(paths: list[Path], workers: int, read: Callable) -> Iterator[Document | Deleted | Skipped]:
-    started, waiting = deque(), iter(paths)
+    started: deque[Generator[Any, None, None]] = deque()   # records: the None before them is taken at the start
+    waiting = iter(paths)
     def start():
         for path in islice(waiting, 1):
             started.append(_hear(read, path))
@@ -68,7 +72,7 @@ def _side_by_side(paths: list[Path], workers: int, read: Callable) -> Iterator[D
 def read_files(paths: Iterable[str | Path], workers: int | None = None,
                read: Callable = read_pubmed) -> Iterator[Document | Deleted | Skipped]:
     "The records of many files, in their order, as `read` reads each, in `workers` processes (default: one a core). Raises `ReadError`."
-    paths = [Path(p) for p in paths]
+    each = [Path(p) for p in paths]
     if workers is not None and workers < 1: raise ReadError(f'{workers} workers cannot read anything: give 1 or more')
-    workers = min(len(paths), workers or _cores())
-    return _side_by_side(paths, workers, read) if workers > 1 else (r for p in paths for r in read(p))
+    workers = min(len(each), workers or _cores())
+    return _side_by_side(each, workers, read) if workers > 1 else (r for p in each for r in read(p))

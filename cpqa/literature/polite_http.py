@@ -53,9 +53,9 @@ class Rate:
         if not per_second > 0: raise CpqaError(f'a rate of {per_second} requests a second is not possible: give a number above 0')
         self.gap, self.file, self.next, self.moved, self.lock = 1.02 / per_second, file, 0.0, 0.0, threading.Lock()
 
-    def _read(self) -> float:
+    def _read(self, file: Path) -> float:
         "The next free moment in the file; 0 where it is damaged or from a clock that has since been put back."
-        try: written, free = map(float, self.file.read_text().split())
+        try: written, free = map(float, file.read_text().split())
         except (OSError, ValueError): return 0.0
         return free if written <= time.time() + 1 else 0.0
 
@@ -68,7 +68,7 @@ class Rate:
                 if self.file is None: raise OSError
                 self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 with FileLock(f'{self.file}.lock', timeout=2, poll_interval=0.005):
-                    free = max(free, self._read())
+                    free = max(free, self._read(self.file))
                     self.file.write_text(f'{now} {change(free)}')
             except (OSError, Timeout): pass   # no shared file: this process alone
             self.next = change(free)
@@ -118,7 +118,7 @@ def xml_root(body: bytes, *roots: str) -> etree._Element:
 
 # %% ../../nbs/literature/polite_http.ipynb #2c4cfd6e
 _WORTH = {408, 425, 429, 500, 502, 503, 504}
-_TROUBLES = (
+_TROUBLES: tuple[tuple[type[Exception], str, dict[str, bool]], ...] = (
     (IncompleteRead, 'the answer was cut off', {}), (DecodeError, 'the packed answer was damaged', {}),
     (ProxyError, 'no connection could be made to the proxy', {'less': False}),
     (NameResolutionError, 'the name of the server could not be looked up', {'less': False}),
@@ -162,7 +162,8 @@ def is_local(url: str) -> bool:
 
 def _pool(url: str) -> urllib3.PoolManager:
     "Connections to `url`, through the proxy that the environment names, if any. Raises `Trouble` for a proxy of another kind."
-    parts, options = urlsplit(url), dict(retries=False, maxsize=10, num_pools=4)
+    parts = urlsplit(url)
+    options: dict[str, Any] = dict(retries=False, maxsize=10, num_pools=4)
     named = {} if is_local(url) or urllib.request.proxy_bypass(parts.hostname or '') else urllib.request.getproxies()
     proxy = named.get(parts.scheme) or named.get('all')
     if not proxy: return urllib3.PoolManager(**options)
@@ -299,7 +300,8 @@ class Cache:
 class Recording:
     "Requests and the bodies that answered them, in a JSON-lines file at `path`."
     def __init__(self, path: str | Path, must_exist: bool = False):
-        self.path, self.tape, self.bodies = Path(path), Tape(path), {}
+        self.path, self.tape = Path(path), Tape(path)
+        self.bodies: dict[str, bytes] = {}
         if must_exist and not self.path.is_file():
             raise CpqaError(f'{self.path.name}: there is no such recording: make one with record=, or check the path')
         if self.path.is_file(): self.bodies |= self.tape.read(self._entry)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 from lxml import etree
@@ -56,7 +56,7 @@ def failure_of(path: Path, n: int, e: Exception, unit: str = 'record') -> ReadEr
 # %% ../../nbs/literature/pubmed.ipynb #f7cb0e9e
 def open_file(path: Path) -> BinaryIO:
     "The bytes of a file, unpacked if its name ends in .gz."
-    return gzip.open(path, 'rb') if path.name.lower().endswith('.gz') else open(path, 'rb')
+    return cast(BinaryIO, gzip.open(path, 'rb')) if path.name.lower().endswith('.gz') else open(path, 'rb')
 
 def head_of(path: Path) -> bytes:
     "The first bytes of the text at `path`, unpacked. Raises `ReadError` where there are none, or they are not UTF-8."
@@ -121,7 +121,7 @@ def _quickly(path: Path, f: BinaryIO) -> Iterator[tuple[int, Document | Deleted 
     "As `_each`, but fast. Raises `Odd` where the whole file must be read the slow way."
     n = 0
     for d in quick_records(f):
-        if type(d) is Document:
+        if isinstance(d, Document):
             n += 1
             yield n, d
             continue
@@ -191,7 +191,8 @@ _BATCH, _KINDS = 500, (Document, Deleted, Skipped)
 def _pack(records: Iterable) -> bytes: return msgspec.msgpack.encode([(_KINDS.index(type(r)), msgspec.Raw(msgspec.msgpack.encode(r)))
                                                                       for r in records])
 
-_PACKED, _UNPACK = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]), [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
+_PACKED = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]])
+_UNPACK: list[msgspec.msgpack.Decoder[Any]] = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
 def unpack_records(data: bytes) -> list[Document | Deleted | Skipped]:
     "The records of a batch, as they were before they were packed."

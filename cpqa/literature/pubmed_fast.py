@@ -244,7 +244,7 @@ def _front(r: bytes) -> tuple:
 # %% ../../nbs/literature/pubmed_fast.ipynb #ccbe22c6
 def _credits(r: bytes, at: int, title: str) -> tuple:
     "Authors, languages, types and short title, read from `at` on; and last where that ends."
-    authors = ()
+    authors: tuple[str, ...] = ()
     if m := _LIST.match(r, at):
         end = _to(b'</AuthorList>', r, m.end())
         authors, at = _names(r[m.end():end].decode()), end + 13
@@ -260,7 +260,8 @@ def _credits(r: bytes, at: int, title: str) -> tuple:
 # %% ../../nbs/literature/pubmed_fast.ipynb #cb990883
 def _lists(r: bytes, at: int, text: str) -> tuple:
     "Corrections, headings and identifiers (pairs of kind and value), read from `at` on."
-    corrections = mesh = ()
+    corrections: tuple = ()
+    mesh: tuple[MeshHeading, ...] = ()
     end = _to(b'</MedlineCitation>', r, at)
     if (i := r.find(b'<CommentsCorrectionsList>', at, end)) > 0:
         at = _to(b'</CommentsCorrectionsList>', r, i)

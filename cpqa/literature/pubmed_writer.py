@@ -116,7 +116,7 @@ def pubmed_xml(document: Document) -> etree._Element:
 PUBMED_DOCTYPE = ('<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" '
             '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">')
 
-def _write(documents: Iterable[Document], out: BinaryIO) -> int:
+def _write(documents: Iterable[Document], out: BinaryIO | gzip.GzipFile) -> int:
     n = 0
     out.write(f'<?xml version="1.0" encoding="utf-8"?>\n{PUBMED_DOCTYPE}\n<PubmedArticleSet>\n'.encode())
     for n, d in enumerate(documents, 1):
@@ -128,7 +128,7 @@ def _write(documents: Iterable[Document], out: BinaryIO) -> int:
 
 def write_pubmed(documents: Iterable[Document], path_or_stream: str | Path | BinaryIO) -> int:
     "Writes `documents` as a PubMed XML file, packed if its name ends in .gz, or to a binary stream; returns how many."
-    if hasattr(path_or_stream, 'write'): return _write(documents, path_or_stream)
+    if not isinstance(path_or_stream, str | os.PathLike): return _write(documents, path_or_stream)
     path = Path(path_or_stream)
     part = path.with_name(f'.{path.name}.{os.getpid()}.part')
     try:

@@ -17,6 +17,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
+from typing import Any
 
 from lxml import etree
 
@@ -77,7 +78,9 @@ def fielded(term: str, field: str) -> str:
 # %% ../../nbs/local_ncbi/entrez_local.ipynb #6d678afb
 class History:
     "Lists of ids under a name and a number, the oldest names forgotten."
-    def __init__(self, most: int = 1000): self.most, self._kept, self._made, self._lock = most, OrderedDict(), 0, RLock()
+    def __init__(self, most: int = 1000):
+        self.most, self._made, self._lock = most, 0, RLock()
+        self._kept: OrderedDict[str, list[tuple[str, tuple[str, ...]]]] = OrderedDict()
 
     def keep(self, db: str, ids: Iterable[str], webenv: str = '') -> tuple[str, str]:
         "Keeps ids, beside others if `webenv` is known; returns the WebEnv and the query key."
@@ -128,21 +131,27 @@ def jats(document: Document) -> etree._Element:
 class FullTexts:
     "Articles by their number in PMC: those of the library, and those of the JATS files in a folder, which go first."
     def __init__(self, library: Library, folder: str | Path | None = None):
-        self.library, self.folder, self.problems = library, Path(folder).resolve() if folder else None, []
+        self.library, self.folder = library, Path(folder).resolve() if folder else None
+        self.problems: list[str] = []
         if self.folder and not self.folder.is_dir():
             raise CpqaError(f'{folder} is not a folder: give one that holds JATS files (.nxml or .xml)')
-        self._paths, self._documents, self.of_pmid = {}, {}, {}
+        self._paths: dict[str, tuple[Path, int]] = {}
+        self._documents: dict[str, Document | None] = {}
+        self.of_pmid: dict[str, str] = {}
         for path in self._files(): self._read(path)
         for id in library.ids:
             if re.fullmatch('PMC[0-9]+', id): self._documents.setdefault(id.removeprefix('PMC'), None)
 
     def _files(self) -> list[Path]:
-        found = (p for p in self.folder.rglob('*') if re.search(r'\.n?xml(\.gz)?$', p.name)) if self.folder else ()
-        return sorted(p for p in found if p.is_file() and p.resolve().is_relative_to(self.folder))
+        if (folder := self.folder) is None: return []
+        found = (p for p in folder.rglob('*') if re.search(r'\.n?xml(\.gz)?$', p.name))
+        return sorted(p for p in found if p.is_file() and p.resolve().is_relative_to(folder))
 
     def _read(self, path: Path):
         try: articles = [(article_ids(a).get('pmid'), jats_document(a)) for a in _articles(path)]
-        except (OSError, etree.XMLSyntaxError, CpqaError, ValueError) as e: return self.problems.append(f'{path.name}: {e}')
+        except (OSError, etree.XMLSyntaxError, CpqaError, ValueError) as e:
+            self.problems.append(f'{path.name}: {e}')
+            return
         for i, (pmid, document) in enumerate(articles):
             uid = document.id.removeprefix('PMC')
             self._paths[uid], self._documents[uid] = (path, i), document
@@ -165,7 +174,8 @@ class LocalEntrez:
 
     def __init__(self, library: Library, pmc: str | Path | None = None):
         self.library, self.texts, self.history, self._lock = library, FullTexts(library, pmc), History(), RLock()
-        self._index, self._work = BooleanIndex(library), None
+        self._index = BooleanIndex(library)
+        self._work: tempfile.TemporaryDirectory[str] | None = None
         self._foreign = {id for id in library.ids if not _is_pmid(id)}
         self.unserved = sum(not re.fullmatch('PMC[0-9]+', id) for id in self._foreign)
 
@@ -198,7 +208,8 @@ class LocalEntrez:
             if db == 'pubmed': return self._index
             if not self._work:
                 self._work = tempfile.TemporaryDirectory(prefix='cpqa-pmc-')
-                self._full = BooleanIndex(build_library([[self.texts.get(uid) for uid in self.texts]], Path(self._work.name) / 'library'))
+                texts = [d for uid in self.texts if (d := self.texts.get(uid)) is not None]
+                self._full = BooleanIndex(build_library([texts], Path(self._work.name) / 'library'))
             return self._full
 
 def _is_pmid(id: str) -> bool: return id.isascii() and id.isdigit()
@@ -214,9 +225,9 @@ def _search(at: LocalEntrez, ask: Ask, db: str, k: int, start: int):
     "What the engine finds, and the ids on the page, as the database writes them."
     since, until = dates(ask)
     mixed = db == 'pubmed' and at._foreign
-    options = {'sort': _SORTS.get(ask('sort').lower(), 'date'), 'since': since, 'until': until}
+    options: dict[str, Any] = {'sort': _SORTS.get(ask('sort').lower(), 'date'), 'since': since, 'until': until}
     if not len(at.texts) and db == 'pmc': return None, 0, ()
-    page = {'k': len(at.library), 'start': 0} if mixed else {'k': k, 'start': start}
+    page: dict[str, Any] = {'k': len(at.library), 'start': 0} if mixed else {'k': k, 'start': start}
     found = at.index(db).search(fielded(ask('term'), ask('field')), **page, **options)
     if not mixed: return found, found.count, tuple(_bare(id) for id in found.ids)
     ids = [id for id in found.ids if id not in at._foreign]
@@ -247,7 +258,7 @@ _SAYS = {'not_found': r'"?([^"\[\]]+)"?(?:\[All Fields\])? finds nothing',
 
 def sorted_out(warnings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     "Warnings of the engine under the names that `Page` has for them."
-    said = {name: [] for name in (*_SAYS, 'messages')}
+    said: dict[str, list[str]] = {name: [] for name in (*_SAYS, 'messages')}
     for w in warnings:
         name, phrase = next(((name, m[1]) for name, pattern in _SAYS.items() if (m := re.fullmatch(pattern, w))), ('messages', w))
         said[name].append(phrase)
@@ -255,7 +266,7 @@ def sorted_out(warnings: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def _page(found, count: int, ids: tuple[str, ...], start: int, where: tuple[str, str], messages: list[str]) -> Page:
     "What was found, as a page of NCBI's."
-    said = sorted_out(found.warnings if found else ())
+    said: dict[str, Any] = sorted_out(found.warnings if found else ())
     said['messages'] = (*messages, *said['messages'], *([] if count else ['No items found.']))
     return Page(count, ids, start, found.translation if found else '', tuple(found.translations) if found else (), *where, **said)
 

@@ -123,7 +123,7 @@ def search_reply(page: Page, as_json: bool = False, only_count: bool = False) ->
 
 def _search_json(p: Page) -> dict[str, Any]:
     "What the JSON answer of `esearch` holds; numbers are strings, as NCBI's are."
-    made = {'count': str(p.count), 'retmax': str(len(p.ids)), 'retstart': str(p.start)}
+    made: dict[str, Any] = {'count': str(p.count), 'retmax': str(len(p.ids)), 'retstart': str(p.start)}
     if p.webenv: made |= {'querykey': p.query_key, 'webenv': p.webenv}
     made |= {'idlist': list(p.ids), 'translationset': [{'from': a, 'to': b} for a, b in p.translations], 'querytranslation': p.translation}
     if p.not_found or p.unknown_fields: made['errorlist'] = {'phrasesnotfound': list(p.not_found), 'fieldsnotfound': list(p.unknown_fields)}
@@ -228,8 +228,8 @@ def summary_reply(wanted: Sequence[tuple[str, Document | None]], as_json: bool =
         made = {id: {'uid': id, 'error': _UNKNOWN} if d is None else esummary_of(d) for id, d in wanted}
         return json_reply('esummary', 'result', {'uids': list(made), **made})
     if version == '2.0':
-        made = [node('DocumentSummary', node('error', _UNKNOWN), uid=id) if d is None else _document_summary(d) for id, d in wanted]
-        return xml_reply('esummary 2.0', node('DocumentSummarySet', node('DbBuild', build), *made, status='OK'))
+        told = [node('DocumentSummary', node('error', _UNKNOWN), uid=id) if d is None else _document_summary(d) for id, d in wanted]
+        return xml_reply('esummary 2.0', node('DocumentSummarySet', node('DbBuild', build), *told, status='OK'))
     return xml_reply('esummary', *(node('ERROR', f'UID={id}: {_UNKNOWN}') if d is None else _doc_sum(d) for id, d in wanted))
 
 # %% ../../nbs/local_ncbi/entrez_replies.ipynb #79c91e47

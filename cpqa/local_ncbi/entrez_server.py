@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
 from threading import BoundedSemaphore, Event, Lock, Thread, current_thread, main_thread
-from typing import Self
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from lxml import etree
@@ -99,7 +99,7 @@ class MisbehaviourError(CpqaError):
 _ENDPOINTS = ('esearch', 'efetch', 'elink', 'esummary', 'espell', 'einfo', 'epost')
 
 # %% ../../nbs/local_ncbi/entrez_server.ipynb #ada1d924
-def _amount(text: str) -> dict[str, float | int]:
+def _amount(text: str) -> dict[str, Any]:
     "How often: '' always, '3' the first three times, '20%' a fifth of the time. Raises ValueError for anything else."
     if not text: return {}
     if not text.endswith('%'): return {'times': int(text)}
@@ -130,14 +130,15 @@ class Misbehaviour:
                 raise MisbehaviourError(f'{item[:60]!r} is no fault of a server: expected NAME, NAME=TIMES or '
                                         'NAME=SHARE%, perhaps behind ENDPOINT: '
                                         f'with a NAME of {", ".join(ENTREZ_FAULTS)}, slow=SECONDS or a status such as 429 or 500') from e
-        self.counts, self._left = Counter(), [f.times for f in self.faults]
+        self.counts: Counter[str] = Counter()
+        self._left = [f.times for f in self.faults]
         self._random, self._lock = random.Random(seed), Lock()
 
     def _due(self, i: int, endpoint: str) -> bool:
         "Does the `i`-th fault happen to this request?"
         f = self.faults[i]
         if f.endpoint not in ('', endpoint) or self._left[i] == 0 or (f.share < 1 and self._random.random() >= f.share): return False
-        if self._left[i]: self._left[i] -= 1
+        if left := self._left[i]: self._left[i] = left - 1
         self.counts[f'{f.endpoint}:{f.kind}'.removeprefix(':')] += 1
         return True
 
@@ -168,6 +169,7 @@ def body_length(text: str | None) -> int:
 
 # %% ../../nbs/local_ncbi/entrez_server.ipynb #6e4c9181
 class _Handler(BaseHTTPRequestHandler):
+    server: '_Http'
     server_version, sys_version, timeout = 'cpqa', '', 30
 
     def log_message(self, *_): "Nothing is logged."
@@ -191,6 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != 'HEAD': self.wfile.write(r.body)
 
 class _Http(ThreadingTCPServer):
+    owner: 'EntrezServer'
     allow_reuse_address, daemon_threads, request_queue_size = True, True, 128
 
     def handle_error(self, request, client_address): "A client that hung up is no concern of ours."
@@ -202,7 +205,8 @@ class EntrezServer:
                  misbehave: str | Misbehaviour | None = None):
         self.entrez = LocalEntrez(library if isinstance(library, Library) else Library(library), pmc)
         self.misbehaviour = misbehave if isinstance(misbehave, Misbehaviour) else Misbehaviour(misbehave or '')
-        self.requests, self._lock, self._few, self._closing = Counter(), Lock(), BoundedSemaphore(16), Event()
+        self.requests: Counter[str] = Counter()
+        self._lock, self._few, self._closing = Lock(), BoundedSemaphore(16), Event()
         try: self._http = _Http(('127.0.0.1', port), _Handler)
         except (OSError, OverflowError) as e:
             raise CpqaError(f'port {port} of 127.0.0.1 cannot be had ({e}): choose another, or 0 for a free one') from e
@@ -260,8 +264,7 @@ def _noted_ctrl_c() -> Iterator[list[bool]]:
 def serve(library: str | Path, port: int = 0, pmc: str | Path | None = None, misbehave: str | None = None,
           say: Callable[[str], None] = print):
     "Serves a library until Ctrl-C; `say` is given the address and how to use it."
-    library = Library(library)
-    with _noted_ctrl_c() as stop, EntrezServer(library, port, pmc, misbehave) as server:
+    with _noted_ctrl_c() as stop, EntrezServer(Library(library), port, pmc, misbehave) as server:
         e = server.entrez
         say(f'{server.url} serves {e.size("pubmed"):,} articles and {e.size("pmc"):,} full texts; '
             f'use it by  CPQA_ENTREZ_URL={server.url} cpqa ask --source pubmed "..."  and stop it by Ctrl-C')

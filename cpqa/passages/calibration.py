@@ -26,6 +26,8 @@ class CalibrationError(CpqaError):
     "Scores, labels or a file that no probability can be made of."
 
 Method = Literal['logistic', 'isotonic']
+_Numbers = Sequence[float] | np.ndarray
+_Labels = Sequence[bool] | np.ndarray
 
 def _demand(ok: bool, message: str):
     if not ok: raise ValueError(message)
@@ -54,16 +56,18 @@ class Calibrator(Record, frozen=True):
                     'an isotonic calibrator needs knots with probabilities of 0 to 1')
             _demand(all(s < t and p <= q for (s, p), (t, q) in pairwise(self.knots)), 'the knots of an isotonic calibrator must rise')
 
-    def probability(self, scores: Sequence[float]) -> np.ndarray:
+    def probability(self, scores: _Numbers) -> np.ndarray:
         """The probability of each score, shape (n,), 0 to 1, in the order of the scores. Raises `CalibrationError` for a score that is
         not a number."""
         x = _scores(scores)
-        if self.method == 'isotonic': return np.interp(x, *zip(*self.knots))
+        if self.method == 'isotonic':
+            places, chances = zip(*self.knots)
+            return np.interp(x, places, chances)
         with np.errstate(over='ignore'): return 1 / (1 + np.exp(-(self.slope * x + self.intercept)))
 
 
 # %% ../../nbs/passages/calibration.ipynb #00e8b503
-def _scores(scores: Sequence[float]) -> np.ndarray:
+def _scores(scores: _Numbers) -> np.ndarray:
     x = np.asarray(scores, dtype=float)
     if x.ndim != 1: raise CalibrationError(f'the scores have the shape {x.shape}: expected one number a passage, shape (n,)')
     if np.isnan(x).any():
@@ -72,7 +76,7 @@ def _scores(scores: Sequence[float]) -> np.ndarray:
     return x
 
 # %% ../../nbs/passages/calibration.ipynb #fb2ed500
-def _judged(scores: Sequence[float], labels: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
+def _judged(scores: _Numbers, labels: _Labels) -> tuple[np.ndarray, np.ndarray]:
     """Scores and labels as arrays. Raises `CalibrationError` unless there is a finite score and a label of 0 or 1 for each passage, and
     both labels occur."""
     x, y = _scores(scores), np.asarray(labels, dtype=float)
@@ -84,7 +88,7 @@ def _judged(scores: Sequence[float], labels: Sequence[bool]) -> tuple[np.ndarray
         raise CalibrationError(f'{int(y.sum())} of {len(y)} passages are relevant: expected some that are and some that are not')
     return x, y
 
-def _given(p: Sequence[float], labels: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
+def _given(p: _Numbers, labels: _Labels) -> tuple[np.ndarray, np.ndarray]:
     "As `_judged`, of probabilities."
     p, y = _judged(p, labels)
     if p.min() < 0 or p.max() > 1: raise CalibrationError('a probability lies outside 0 to 1: give probabilities here, not scores')
@@ -112,8 +116,8 @@ def _isotonic(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float], ...]:
 
 # %% ../../nbs/passages/calibration.ipynb #ff7d7d66
 def fit_calibrator(
-    scores: Sequence[float],          # of judged passages, of many questions
-    labels: Sequence[bool],           # is each relevant?
+    scores: _Numbers,                 # of judged passages, of many questions
+    labels: _Labels,                  # is each relevant?
     method: Method = 'logistic',
     **about,                          # what else the record says: reranker, fitted_on, questions, ...
 ) -> Calibrator:
@@ -145,7 +149,7 @@ def bin_numbers(p: np.ndarray, bins: int = 10, by: str = 'count') -> np.ndarray:
     inner = np.arange(1, bins) / bins
     return np.searchsorted(np.quantile(p, inner, method='lower') if by == 'count' else inner, p, side='left')
 
-def reliability(p: Sequence[float], labels: Sequence[bool], bins: int = 10, by: str = 'count') -> tuple[Bin, ...]:
+def reliability(p: _Numbers, labels: _Labels, bins: int = 10, by: str = 'count') -> tuple[Bin, ...]:
     "The bins that hold any passage, by rising probability."
     p, y = _given(p, labels)
     number, test = bin_numbers(p, bins, by), require('scipy.stats', 'eval').binomtest
@@ -158,13 +162,13 @@ def reliability(p: Sequence[float], labels: Sequence[bool], bins: int = 10, by: 
     return tuple(out)
 
 # %% ../../nbs/passages/calibration.ipynb #08e9ce30
-def expected_calibration_error(p: Sequence[float], labels: Sequence[bool], bins: int = 10, by: str = 'count') -> float:
+def expected_calibration_error(p: _Numbers, labels: _Labels, bins: int = 10, by: str = 'count') -> float:
     "The gap between mean probability and share relevant, averaged over the passages of `bins` bins: 0 is best."
     p, y = _given(p, labels)
     number = bin_numbers(p, bins, by)
     return float(np.abs(np.bincount(number, p - y)).sum() / len(p))
 
-def calibration_values(p: Sequence[float], labels: Sequence[bool]) -> dict[str, float]:
+def calibration_values(p: _Numbers, labels: _Labels) -> dict[str, float]:
     "ECE by count and by width, Brier score and log loss (in nats): lower is better."
     p, y = _given(p, labels)
     safe = p.clip(1e-12, 1 - 1e-12)

@@ -79,7 +79,7 @@ def padded(pairs: Sequence[TokenPair], pad_id: int = 0, multiple: int = 1) -> Pa
 
 # %% ../../nbs/passages/cross_encoders.ipynb #abda78a7
 def in_batches(
-    lengths: Sequence[int],                      # tokens of each row
+    lengths: Sequence[int] | np.ndarray,         # tokens of each row
     infer: Callable[[np.ndarray], np.ndarray],   # the numbers of some rows -> their scores, shape (rows,)
     budget: int,                                 # tokens of a batch, padding included
     full: tuple[type[BaseException], ...] = (),  # what `infer` raises where memory runs out

@@ -54,6 +54,12 @@ class _Within(TermRetriever):
         must = tantivy.Occur.Must
         return tantivy.Query.boolean_query([(must, self.ids), (must, super().query(text))])
 
+# %% ../../nbs/passages/passage_index.ipynb #c05d7e13
+def _vectors_of(index: 'PassageIndex', what: str = 'dense') -> Vectors:
+    "The vectors of an index. Raises `CpqaError` where it has none, which a search of the kind `what` needs."
+    if index.vectors is None: raise CpqaError(f'{what} search needs an encoder: give one, or search by bm25')
+    return index.vectors
+
 # %% ../../nbs/passages/passage_index.ipynb #f4859e70
 class PassageIndex:
     "Searches a library of passages by 'bm25', 'dense' or 'hybrid'. Without an encoder, by 'bm25' alone."
@@ -67,8 +73,7 @@ class PassageIndex:
         """The ids of the best `n` passages by 'bm25', 'dense' or 'hybrid', in one article or in all. Raises `CpqaError` for an article
         that is not there."""
         if within is not None and within not in self.of: raise CpqaError(f'{within} has no passage in {self.library.folder.name}')
-        if retriever != 'bm25' and self.vectors is None:
-            raise CpqaError(f'{retriever} search needs an encoder: give one, or search by bm25')
+        if retriever != 'bm25': _vectors_of(self, retriever)
         if retriever == 'hybrid': return self.fused(self._terms(query, n, within), self._dense(query, n, within))[:n]
         return (self._terms if retriever == 'bm25' else self._dense)(query, n, within)
 
@@ -81,15 +86,17 @@ class PassageIndex:
         return search.search([query], n)[0]
 
     def _dense(self, query: str, n: int, within: str | None) -> list[Hit]:
-        vector = self.encoder.encode([query], 'query')
-        if within is None: return DenseRetriever(self.vectors).search_vectors(vector, n)[0]
+        vectors = _vectors_of(self)
+        vector = vectors.encoder.encode([query], 'query')
+        if within is None: return DenseRetriever(vectors).search_vectors(vector, n)[0]
         ids = self.of[within]
-        scores = self.vectors.of_rows([self.vectors.rows_of(id)[0] for id in ids]) @ vector[0]
+        scores = vectors.of_rows([vectors.rows_of(id)[0] for id in ids]) @ vector[0]
         return [Hit(ids[i], float(scores[i])) for i in np.argsort(-scores, kind='stable')[:n]]
 
     def stored(self, passages: Sequence[Passage]) -> np.ndarray:
         "The vectors of these passages, shape (n, dim), float32: what a `CosineReranker` need not embed again."
-        return self.vectors.of_rows([self.vectors.rows_of(passage_id(p))[0] for p in passages])
+        vectors = _vectors_of(self)
+        return vectors.of_rows([vectors.rows_of(passage_id(p))[0] for p in passages])
 
     def search(
         self,

@@ -50,7 +50,7 @@ class TwoStage:
     weaker one's order, the stored vectors' and the first stage's."""
     def __init__(
         self,
-        vectors: PassageVectors,
+        vectors: PassageVectors | None,            # None: for documents that are still to come, so that nothing can be chosen yet
         reranker: Reranker | None = None,          # None: BM25 over the candidates
         rrf_k: float = 60,                         # of the fusion
         *,
@@ -78,7 +78,7 @@ class TwoStage:
 
     def candidates(self, documents: Iterable[Document]) -> tuple[list[Passage], list[int]]:
         "The passages of these documents as the library cut them, and their rows; none of retracted articles or bare titles."
-        return _candidates(self.vectors, documents)
+        return _candidates(_vectors(self), documents)
 
     def choose(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int,
                route: dict[str, str] | None = None) -> 'Selection':
@@ -92,6 +92,10 @@ class TwoStage:
 
 
 # %% ../../nbs/passages/two_stage.ipynb #619bb84a
+def _vectors(stage: TwoStage) -> PassageVectors:
+    if stage.vectors is None: raise CpqaError('the second stage has no vectors yet: make it with those of the documents')
+    return stage.vectors
+
 def _candidates(vectors: PassageVectors, documents: Iterable[Document]) -> tuple[list[Passage], list[int]]:
     passages, rows = [], []
     for document in documents:
@@ -143,10 +147,13 @@ def _rerank(stage: TwoStage, question: str, passages: Sequence[Passage], cosines
     scores = np.full(len(passages), np.nan)
     in_waves = stage.budget_ms is not None and comparable(stage.reranker)
     order, size = (first, stage.wave) if in_waves else (list(range(len(passages))), max(1, len(passages)))
-    top, same, took = None, 0, []
+    top: list[int] | None = None
+    took: list[float] = []
+    same = 0
     for done in range(0, len(passages), size):
         wave, begun = order[done:done + size], stage.clock()
-        if done and (begun - start + len(wave) * max(sum(took) / done, took[-1] / size)) * 1000 > stage.budget_ms: return scores, 'time', ()
+        if done and stage.budget_ms is not None:
+            if (begun - start + len(wave) * max(sum(took) / done, took[-1] / size)) * 1000 > stage.budget_ms: return scores, 'time', ()
         some = [passages[i] for i in wave]
         try: scores[wave] = sound_scores(stage.reranker.score(question, some), some, 'it')
         except Exception as e: return np.full(len(passages), np.nan), 'failed', (_fault(stage.reranker, e),)
@@ -196,7 +203,7 @@ class Selection(Record, frozen=True):
 def _choose(stage: TwoStage, question: str, vector: np.ndarray, documents: Sequence[Document], n: int, route: dict[str, str]) -> Selection:
     start = stage.clock()
     passages, rows = stage.candidates(documents)
-    cosines, by_id = stage.vectors.of_rows(rows) @ vector, {d.id: d for d in documents}
+    cosines, by_id = _vectors(stage).of_rows(rows) @ vector, {d.id: d for d in documents}
     place = {id: rank for rank, id in enumerate(by_id, 1)}
     first, ranks = best_first(passages, cosines), np.array([place[p.doc_id] for p in passages])
     scores, stopped, notes = _rerank(stage, question, passages, cosines, ranks, first, n, start)

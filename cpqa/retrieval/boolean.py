@@ -7,7 +7,7 @@ __all__ = ['STOP_WORDS', 'TermTable', 'mapped', 'arrangements', 'Matched', 'Bool
 
 # %% ../../nbs/retrieval/boolean.ipynb #3ec50615
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import cache, cached_property, lru_cache
 from itertools import combinations, permutations, product
@@ -33,7 +33,7 @@ should show showed shown shows significantly since so some such than that the th
 then there therefore these they this those through thus to upon use used using various very was we
 were what when which while with within without would'''.split())
 
-def _key(words: Iterator[str]) -> tuple[str, ...]: return tuple(spelled(w) for w in words if w != 's')
+def _key(words: Iterable[str]) -> tuple[str, ...]: return tuple(spelled(w) for w in words if w != 's')
 
 class TermTable:
     "The names of a tree's headings, for automatic term mapping."
@@ -59,7 +59,7 @@ class TermTable:
 
 # %% ../../nbs/retrieval/boolean.ipynb #589b24af
 def _all(text: str) -> QueryTerm: return QueryTerm(text, 'all', quoted='*' not in text)
-def _joined(op: str, parts: list[Tree]) -> Tree: return parts[0] if len(parts) == 1 else Node(op, tuple(parts))
+def _joined(op: str, parts: Sequence[Tree]) -> Tree: return parts[0] if len(parts) == 1 else Node(op, tuple(parts))
 
 def _spread(text: str) -> list[Tree]:
     "The words of a text together by AND, and the text as a phrase."
@@ -73,7 +73,10 @@ def mapped(d: Descriptor, typed: str) -> Node:
 # %% ../../nbs/retrieval/boolean.ipynb #5dd27da8
 class _Mapping:
     "What the words of one query mean that were not tagged; gathers what was translated and what is odd."
-    def __init__(self, index: 'BooleanIndex'): self.index, self.translations, self.warnings, self.asked = index, {}, [], 0
+    def __init__(self, index: 'BooleanIndex'):
+        self.index, self.asked = index, 0
+        self.translations: dict[str, str] = {}
+        self.warnings: list[str] = []
 
     def warn(self, text: str):
         if text not in self.warnings: self.warnings.append(text)
@@ -107,9 +110,9 @@ class _Mapping:
                 self.translations[folded(typed)] = written(made)
                 return made, j
         if (author := ' '.join(parts[i:i + 2])) and self.index.is_author(author): return QueryTerm(folded(author), 'au'), i + 2
-        [*words] = words_of(parts[i])
-        if not words or parts[i][-1] != '*' and len(words) == 1 and words[0][0] in STOP_WORDS: return None, i + 1
-        return self.noticed(_all(' '.join(w + '*' * star for w, star in words))), i + 1
+        own = words_of(parts[i])
+        if not own or parts[i][-1] != '*' and len(own) == 1 and own[0][0] in STOP_WORDS: return None, i + 1
+        return self.noticed(_all(' '.join(w + '*' * star for w, star in own))), i + 1
 
 # %% ../../nbs/retrieval/boolean.ipynb #89b27778
 _PMIDS = '[0-9]{5,8}( [0-9]{5,8})*'
@@ -119,8 +122,8 @@ class _Plan(_Mapping):
     def tree(self, tree: Tree) -> Tree | None:
         "The plan of a tree, or None if nothing of it can be searched."
         if isinstance(tree, QueryTerm): return self.term(tree)
-        first, *rest = (self.tree(p) for p in tree.parts)
-        rest = [p for p in rest if p]
+        first, *others = (self.tree(p) for p in tree.parts)
+        rest = [p for p in others if p]
         if tree.op == 'NOT': return Node('NOT', (first or EVERYTHING, *rest)) if rest else first
         parts = [p for p in (first, *rest) if p]
         return _joined(tree.op, list(dict.fromkeys(parts))) if parts else None
@@ -160,11 +163,11 @@ def arrangements(n: int, near: int) -> Iterator[tuple[int, ...]]:
     for inner in combinations(range(1, n + near), n - 1):
         yield from permutations((0, *inner))
 
-def _near_words(t: QueryTerm) -> list[str]:
+def _near_words(t: QueryTerm, near: int) -> list[str]:
     words = [w for w, _ in words_of(t.text)]
     n = len(words)
-    if n > 1 and comb(n + t.near - 1, n - 1) * factorial(n) > _MOST_ARRANGEMENTS:
-        raise QueryError(f'"{t.text[:40]}" within {t.near} has too many arrangements: take fewer words or a smaller distance')
+    if n > 1 and comb(n + near - 1, n - 1) * factorial(n) > _MOST_ARRANGEMENTS:
+        raise QueryError(f'"{t.text[:40]}" within {near} has too many arrangements: take fewer words or a smaller distance')
     return words
 
 # %% ../../nbs/retrieval/boolean.ipynb #1e781bc0
@@ -216,7 +219,7 @@ class _Runner:
 def _words_query(r: _Runner, t: QueryTerm) -> tantivy.Query:
     if t.text == 'hasabstract': return r.fact('has:abstract')
     if t.near is None: return r.any_of([r.phrase(f, words_of(t.text)) for f in _PARTS[t.field]])
-    words, q = _near_words(t), tantivy.Query
+    words, q = _near_words(t, t.near), tantivy.Query
     if len(words) == 1: return _words_query(r, QueryTerm(words[0], t.field))
     return r.any_of([q.phrase_query(r.schema, f, sorted(zip(places, words, strict=True))) for f in _PARTS[t.field]
                      for places in arrangements(len(words), t.near)])
@@ -253,7 +256,7 @@ def _ids_query(r: _Runner, t: QueryTerm) -> tantivy.Query:
     return r.any_of([r.fact(*(f'{key}:{i}' for i in ids for key in ('doi', 'pmc'))), r.fact(*(i.upper() for i in ids), field='id')])
 
 def _filter_query(r: _Runner, t: QueryTerm) -> tantivy.Query:
-    name = filter_of(t.text)
+    name = filter_of(t.text) or ''   # a filter that nobody knows was refused before
     if name == 'all': return tantivy.Query.const_score_query(tantivy.Query.all_query(), 0.0)
     if name == 'hasabstract': return r.fact('has:abstract')
     if name == 'pubmed pmc': return r.like('pmc:.*')
@@ -282,7 +285,7 @@ class _Top:
 
     def numbered(self, n: int, field: str) -> list[tuple[int, str]]:
         "The first `n` by a number, then by id, as number and id."
-        return sorted(((key, self.id(a)) for key, a in self.found(n, order_by_field=field)), reverse=True)[:n]
+        return sorted(((int(key), self.id(a)) for key, a in self.found(n, order_by_field=field)), reverse=True)[:n]
 
     def relevant(self, n: int) -> list[Hit]:
         "The first `n` by score, `in_order`."
@@ -325,6 +328,10 @@ def _scores(tree: Tree) -> bool:
     if isinstance(tree, QueryTerm): return QUERY_FIELDS[tree.field].kind in ('words', 'mesh')
     return any(map(_scores, tree.parts[:1] if tree.op == 'NOT' else tree.parts))
 
+# %% ../../nbs/retrieval/boolean.ipynb #7be41d90
+def _counted(library: Documents, q: tantivy.Query) -> int:
+    return library.searcher.search(q, 1, count=True).count  # type: ignore[attr-defined]   # tantivy's stubs leave it out
+
 # %% ../../nbs/retrieval/boolean.ipynb #78b17b53
 class BooleanIndex:
     """Searches a library in PubMed's language; `mesh` says what lies under what (default: the neoplasms that come in the package), `today`
@@ -338,7 +345,7 @@ class BooleanIndex:
 
     def count(self, tree: Tree) -> int:
         "How many records a tagged tree finds."
-        return self.library.searcher.search(self.runner.query(tree), 1, count=True).count
+        return _counted(self.library, self.runner.query(tree))
 
     def is_author(self, text: str) -> bool:
         "Is this a family name with initials, of an author in the library?"
@@ -368,7 +375,7 @@ class BooleanIndex:
             tree, plan, odd = self.plan(query, since, until)
             if tree is None: return Matched((), 0, '', (), odd)
             q = self.runner.query(tree)
-            count = self.library.searcher.search(q, 1, count=True).count
+            count = _counted(self.library, q)
             hits = self._hits(q, tree, min(start + k, count), sort) if k and start < count else []
             return Matched(tuple(hits[start:]), count, written(tree), tuple(plan.translations.items()), odd)
 

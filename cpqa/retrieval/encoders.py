@@ -60,7 +60,7 @@ def check_weights(path: Path, expected: str):
                          f'{expected[:12]}): reinstall the package, or delete that folder if it is in the cache')
 
 # %% ../../nbs/retrieval/encoders.ipynb #17a37976
-def batches(lengths: Sequence[int], budget: int = 8192) -> Iterator[np.ndarray]:
+def batches(lengths: Sequence[int] | np.ndarray, budget: int = 8192) -> Iterator[np.ndarray]:
     "Index arrays that cover all texts, longest first, each batch at most `budget` tokens when padded to its longest."
     order = np.argsort(-np.asarray(lengths, dtype=int), kind='stable')
     at = 0

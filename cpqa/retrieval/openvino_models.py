@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 import numpy as np
@@ -90,7 +90,7 @@ def chosen_precision(precision: str, examples: bool) -> FastPrecision:
     if precision == 'int8' and not examples:
         raise ModelError("eight bits need examples: give calibration=[...], some dozens like what is to come, or "
                          "choose precision='w8' or 'f32'")
-    return precision
+    return cast(FastPrecision, precision)
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #d6be5cc7
 def fast_gelu(model: Any):

@@ -217,7 +217,7 @@ def _check(t: QueryTerm, warn):
         raise QueryError(f'a range such as {t.text[:20]}:{t.to[:20]} goes with dates alone: tag both ends with [dp]')
     if t.field and not re.search(r'\w', t.text): raise QueryError(f'there is no word before [{t.field}]: {t.text[:40]!r}')
     if kind == 'date': date_range(t.text, t.to)
-    elif kind == 'absent': warn(FindsNothing(f'{field.name} is not in these records, so {t.text[:40]}[{t.field}] finds nothing'))
+    elif field and kind == 'absent': warn(FindsNothing(f'{field.name} is not in these records, so {t.text[:40]}[{t.field}] finds nothing'))
     elif kind == 'filter' and filter_of(t.text) is None:
         raise QueryError(f'{t.text[:40]!r} is not a filter known here: expected one of {", ".join(FILTERS)}, or a language')
     elif kind == 'facts' and t.field == 'la' and language(t.text) == '':
@@ -249,7 +249,8 @@ class _Reader:
     def __init__(self, text: str):
         if len(text) > _LONGEST_QUERY:
             raise QueryError(f'the query has {len(text):,} characters, at most {_LONGEST_QUERY:,} are read: split it')
-        self.tokens, self.warnings = [*_tokens(text), ('end', '', len(text) + 1)], []
+        self.tokens = [*_tokens(text), ('end', '', len(text) + 1)]
+        self.warnings: list[str] = []
 
     def warn(self, text: str):
         if text not in self.warnings: self.warnings.append(text)
@@ -288,7 +289,9 @@ class _Reader:
 # %% ../../nbs/retrieval/pubmed_query.ipynb #f27e6f9d
 class _Frame:
     "What stands between two brackets, so far: `parts` joined by `op`; `pending` is an operator that waits for its right side."
-    def __init__(self, place: int = 0): self.place, self.op, self.parts, self.depth, self.pending, self.negate = place, '', [], 0, '', False
+    def __init__(self, place: int = 0):
+        self.place, self.op, self.depth, self.pending, self.negate = place, '', 0, '', False
+        self.parts: list[Tree] = []
 
     @property
     def started(self) -> bool: return bool(self.parts or self.pending or self.negate)
@@ -323,9 +326,9 @@ def read_query(text: str) -> tuple[Tree, tuple[str, ...]]:
     reader, frames = _Reader(text), [_Frame()]
     for kind, value, place in reader.items():
         if kind == 'open': frames.append(_Frame(place))
-        elif kind == 'op': frames[-1].operator(value, place)
-        elif kind == 'term':
+        elif isinstance(value, QueryTerm):
             if value.field or re.search(r'[^\W_]', value.text): frames[-1].add(value, 0)
+        elif kind == 'op': frames[-1].operator(value, place)
         elif len(frames) == 1: raise QueryError(f'the bracket ) at {place} closes nothing: take it away, or open one')
         elif not frames[-1].started: reader.warn(f'the brackets that end at {place} hold no word and were passed over') or frames.pop()
         else:

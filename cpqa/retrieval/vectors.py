@@ -98,7 +98,7 @@ class PassageVectors:
         return self.of_rows(rows)
 
 # %% ../../nbs/retrieval/vectors.ipynb #17c2702c
-def _check_model(name: str, built: dict[str, Any], given: dict[str, Any]):
+def _check_model(name: str, built: dict[str, Any] | None, given: dict[str, Any]):
     "Raises `LibraryError`, which names what differs, unless a library was built with the model given."
     if not isinstance(built, dict): raise LibraryError(f'the manifest of {name} is damaged: build it again')
     differs = [f'{key} {built.get(key)} against {given.get(key)}' for key in {**built, **given} if built.get(key) != given.get(key)]

@@ -135,7 +135,8 @@ LLM_FAULTS = {
 class Faults:
     "The faults listed in `text`; `counts` tells how often each was committed."
     def __init__(self, text: str = ''):
-        self.counts, self._left, self._lock = Counter(), [], threading.Lock()
+        self.counts: Counter[str] = Counter()
+        self._left, self._lock = [], threading.Lock()
         for item in filter(None, (part.strip() for part in text.split(','))):
             try: self._left.append(self._item(item))
             except ValueError as e:
@@ -221,6 +222,7 @@ def sent(api: str, said: Completion, stream: bool, fault: str = '', stall: float
 
 # %% ../../nbs/testing/model_server.ipynb #a584710d
 class _Handler(BaseHTTPRequestHandler):
+    server: '_Http'
     server_version, sys_version, protocol_version, timeout = 'cpqa', '', 'HTTP/1.1', 30
 
     def log_message(self, *_): "Nothing is logged."
@@ -247,6 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.stream and not reply.broken: self.wfile.write(b'0\r\n\r\n')
 
 class _Http(ThreadingTCPServer):
+    owner: 'LLMServer'
     allow_reuse_address, daemon_threads, request_queue_size = True, True, 128
 
     def handle_error(self, request, client_address): "A client that hung up is no concern of ours."

@@ -81,9 +81,9 @@ def in_steps(rows: Sequence[TrainingRow], size: int, apart: bool = False) -> Ite
     if not apart:
         yield from (list(rows[at:at + size]) for at in range(0, len(rows), size))
         return
-    waiting, coming = deque[Row](), deque(rows)
+    waiting, coming = deque[TrainingRow](), deque(rows)
     while waiting or coming:
-        step, seen, again = list[Row](), set[int](), deque[Row]()
+        step, seen, again = list[TrainingRow](), set[int](), deque[TrainingRow]()
         while len(step) < size and (waiting or coming):
             row = waiting.popleft() if waiting else coming.popleft()
             (again if row.group in seen else step).append(row)
@@ -109,7 +109,7 @@ def plan(
 ) -> Plan:
     "The steps of a training, drawn beforehand. Raises `TrainingError` where there is nothing to learn from."
     if not groups: raise TrainingError('there are no groups to train on: give at least one')
-    size, rows, lent = min(size, len(groups)) if apart else size, list[Row](), 0
+    size, rows, lent = min(size, len(groups)) if apart else size, list[TrainingRow](), 0
     for epoch in count():
         more, borrowed = epoch_rows(groups, epoch, **drawing)
         rows, lent, wanted = rows + more, lent + borrowed, size * max_steps or max(1, round(epochs * len(more)))
