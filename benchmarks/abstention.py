@@ -28,13 +28,11 @@ models into the package.
 """
 import argparse
 import csv
-import hashlib
 import json
 import random
 import re
 from datetime import date
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from calibration import Parts, told

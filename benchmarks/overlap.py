@@ -20,7 +20,6 @@ from cpqa.literature.entrez import Entrez
 from cpqa.literature.library import Library
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.sources import Scope
-from cpqa.retrieval.dual_path import HSRDR
 
 N, WAITS = 50, (0.0, 0.01, 0.05)
 

@@ -27,11 +27,10 @@ from packaging.version import InvalidVersion, Version
 from . import __version__
 from .core.errors import CpqaError
 from .core.records import Record
-from .core.registry import Registry, Row, Service, loaded
 from .core.redaction import short
+from .core.registry import Registry, Row, Service, loaded
 from .core.storage import cache_dir
 from .display import plain
-from .literature.entrez import NCBI
 from .literature.polite_http import Exchange, Trouble, at_most
 from .retrieval.openvino_models import MODEL_KINDS, ModelError, read_card, shipped
 
@@ -56,11 +55,7 @@ def check_lines(checks: Iterable[Check]) -> list[str]:
 
 # %% ../nbs/doctor.ipynb #fe6085a0
 REGISTRIES = ('cpqa.core.llm_providers:PROVIDERS', 'cpqa.passages.rerankers:RERANKERS', 'cpqa.passages.segmenters:SEGMENTERS',
-              'cpqa.retrieval.encoders:ENCODERS')
-
-_NCBI = Row('pubmed', 'PubMed, live', '', env=('NCBI_API_KEY', 'NCBI_EMAIL'),
-            service=Service('NCBI', NCBI, 'einfo.fcgi', 'CPQA_ENTREZ_URL'),
-            notes=('for more requests a second at NCBI', 'so that NCBI can write before it blocks'))
+              'cpqa.retrieval.encoders:ENCODERS', 'cpqa.answering.readers:READERS', 'cpqa.retrieval.sources:SOURCES')
 
 def _own(place: str) -> tuple[Row, ...]:
     try: return loaded(place).rows
@@ -72,7 +67,7 @@ def _found(place: str) -> Registry | None:
 
 def rows() -> list[Row]:
     "All that can be chosen by name, as far as it can be had."
-    return [*(row for place in REGISTRIES for row in _own(place)), _NCBI]
+    return [row for place in REGISTRIES for row in _own(place)]
 
 def keys() -> dict[str, str]:
     "The environment variables that rows read, with what each is for."

@@ -6,11 +6,11 @@ import time
 
 import pytest
 from conftest import cases, examples
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa.core.errors import CpqaError
-from cpqa.core.llm import Completion, Message, Recorded, Replayed
+from cpqa.core.llm import Completion, Recorded, Replayed
 from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.cancer_lexicon import Lexicon
 from cpqa.retrieval.query_ladder import BooleanQuery, Walk, walk

@@ -27,7 +27,7 @@ from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import SentenceTransformerEncoder
 from cpqa.training.training_run import work_folder
 from cpqa.training.networks import BiEncoderSettings, CrossEncoderSettings, compared, train_bi_encoder, train_cross_encoder
-from cpqa.training.training_run import CHECKPOINT_FILES, SEAL, beside, last_checkpoint, read_curve, seal
+from cpqa.training.training_run import CHECKPOINT_FILES, SEAL, last_checkpoint, read_curve, seal
 from cpqa.training.examples import Group
 from cpqa.training.hard_negatives import TrainingRow, TrainingError, in_steps, plan
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from ..core.errors import CpqaError
 from ..core.records import Document, Fetched, Hit, Record
-from ..core.registry import Registry, Row
+from ..core.registry import Registry, Row, Service
 from ..core.redaction import short
+from ..literature.entrez import NCBI
 from ..literature.library import Library
 from .term_search import TermRetriever
 from .boolean import BooleanIndex
@@ -203,11 +204,14 @@ def auto_source(argument: str, means: Means) -> Source:
     if live.alive(): return live
     return LibrarySource(means, (f'PubMed did not answer within {PATIENCE:g} seconds: this answer comes from {means.place} instead',))
 
-_HERE, _ENV = 'cpqa.retrieval.sources', ('NCBI_API_KEY', 'NCBI_EMAIL', 'CPQA_ENTREZ_URL')
+_HERE, _KEYS = 'cpqa.retrieval.sources', ('NCBI_API_KEY', 'NCBI_EMAIL')
+_FOR = ('for more requests a second at NCBI', 'so that NCBI can write before it blocks')
+_NCBI = Service('NCBI', NCBI, 'einfo.fcgi', 'CPQA_ENTREZ_URL')
 SOURCES = Registry('source', (
     Row('demo', 'the demo notes of the package', f'{_HERE}:library_source'),
-    Row('pubmed', 'PubMed, live', f'{_HERE}:pubmed_source', env=_ENV, uses=('library',)),
-    Row('auto', 'PubMed if it answers in time, else the library', f'{_HERE}:auto_source', env=_ENV, uses=('library',)),
+    Row('pubmed', 'PubMed, live', f'{_HERE}:pubmed_source', env=_KEYS, notes=_FOR, service=_NCBI, uses=('library',)),
+    Row('auto', 'PubMed if it answers in time, else the library', f'{_HERE}:auto_source', env=_KEYS, notes=_FOR, service=_NCBI,
+        uses=('library',)),
 ))
 
 def opened_source(means: Means) -> Source:
