@@ -110,6 +110,7 @@ def after_lines(answer: Answer) -> list[str]:
 
 def answer_text(answer: Answer) -> Group:
     "An answer as a rich renderable: first words if need be, question, result, response, claims, numbered sources, and the notes."
+    if answer.kind == 'help': return Group(*[Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first))   # these words alone
     blocks = [Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first) + [Panel(Text(plain(answer.question), style='bold'))]
     if result := result_lines(answer): blocks.append(Text('\n'.join(map(plain, result)) + '\n', style='bold'))
     blocks += [Text(plain(line) + '\n') for line in answer.response.split('\n')]
@@ -149,6 +150,7 @@ def _claim_html(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
 
 def answer_html(answer: Answer) -> str:
     "An answer as HTML: everything escaped, links only to https addresses, no colours."
+    if answer.kind == 'help': return '<div class="cpqa-answer">' + _lines_html([answer.first], strong=True) + '</div>'   # these words alone
     items = lambda tag, lines: f'<{tag}>{"".join(lines)}</{tag}>' if lines else ''
     terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
     return ('<div class="cpqa-answer">' + _lines_html([answer.first, answer.question, *result_lines(answer)],

@@ -44,7 +44,7 @@ from .answering.glossary import explained
 from .answering.question_kinds import kind_of
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader
 from .answering.replies import Options
-from .answering.safety import first_words, language_note, words_with_errors
+from .answering.safety import first_words, language_note, words_alone, words_with_errors
 from .answering.support import ClaimSupport
 
 # %% ../nbs/pipeline.ipynb #59546868
@@ -330,6 +330,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
 def _answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
     if qa.reading.model is None and (kind or options):
         raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
+    if alone := words_alone(question): return Answer(question, '', abstained=True, kind='help', first=alone, library='nothing')
     t, whole, found = Timings(), Timings(), list[Gathered]()
     def look(asked: Gathered) -> Gathered:
         with whole.stage('look'): g = qa.gather(asked.question, t)

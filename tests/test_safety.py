@@ -1,12 +1,17 @@
 """People in danger, and those who ask about a danger: phrases of our own, and real questions where nobody is in danger."""
 import json
+import re
+from html import unescape
+from types import SimpleNamespace
 
 import pytest
 from conftest import cases
+from helpers import good, inside
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpqa.answering.safety import ABROAD, FIRST, DANGER_RULES, danger, first_words, language_note, language_of, tidied
+from cpqa import CancerQA
+from cpqa.answering.safety import ABROAD, DANGER_RULES, FIRST, danger, first_words, language_note, language_of, tidied, words_alone
 from cpqa.evaluation.datasets import load
 
 # What a person in danger may write, by the kind of danger.
@@ -362,3 +367,25 @@ def test_long_texts_are_read_in_part(text): assert first_words(text) in ('', *FI
 
 
 def test_nothing_of_the_question_is_repeated(): assert first_words('I cannot breathe <script>{x}%s') == FIRST['emergency']
+
+
+# ---- the words that stand alone
+
+ALONE = ["I don't want to live anymore since the diagnosis", 'I took 30 paracetamol tablets last night, what happens now?',
+         'No quiero vivir más desde el diagnóstico']
+
+
+@cases('question', ALONE)
+def test_nobody_in_danger_reads_statistics(question):
+    "Neither quotes, nor figures, nor words explained, in any way of output; and no language model is asked."
+    def never(*args, **more): raise AssertionError('a language model was asked')
+    said = words_alone(question)
+    for reading in (None, SimpleNamespace(complete=never, model='never', window=8000)):
+        answer = CancerQA(reading=reading).ask(question)
+        assert said and answer.first == said and answer.kind == 'help' and answer.abstained
+        assert not (answer.response or answer.citations or answer.evidence or answer.terms or answer.counts or answer.trace)
+        assert answer.confidence is None
+        for shown in (str(answer), re.sub('<[^>]+>', '', unescape(answer._repr_html_()))):
+            assert ''.join(shown.split()) == ''.join(said.split())
+    assert json.loads(good('ask', question, '--json', how=inside))['kind'] == 'help'
+    assert ''.join(good('ask', question, how=inside).split()) == ''.join(said.split())
