@@ -10,7 +10,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
-from threading import Thread
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -29,7 +28,7 @@ from cpqa.literature.pubmed import read_pubmed
 from cpqa.local_ncbi import entrez_local
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.local_ncbi.entrez_local import VERBS, LocalEntrez, respond, safe_parser
-from cpqa.local_ncbi.entrez_server import LARGEST, EntrezServer, serve
+from cpqa.local_ncbi.entrez_server import LARGEST, EntrezServer
 
 
 @pytest.fixture(scope='module')
@@ -473,30 +472,43 @@ def test_serve_says_how_to_use_it_and_ends_by_ctrl_c(library):
     assert (run.returncode, out, err) == (0, 'stopped\n', '') and f'CPQA_ENTREZ_URL={url}' in line and '8 articles' in line
 
 
+PRESSED = """
+import os, signal, sys
+from threading import Thread
+from urllib.request import urlopen
+from cpqa.local_ncbi.entrez_server import serve
+
+def once(i):
+    said, pressed, asking = [], [], []
+    def press(url):
+        assert urlopen(f'{url}einfo.fcgi?retmode=json').read()
+        os.kill(os.getpid(), signal.SIGINT)
+        pressed.append(True)
+    def say(line):
+        said.append(line)
+        if len(said) > 1: return
+        asking.append(one := Thread(target=press, args=(line.split()[0],)))
+        one.start()
+        if i % 3 == 0: one.join()      # the key is pressed while the first line is being said
+    serve(sys.argv[1], say=say)
+    asking[0].join()
+    assert pressed and len(said) == 2 and said[1] == 'stopped', (i, said)
+    try: urlopen(said[0].split()[0], timeout=1)
+    except OSError: return
+    raise AssertionError('it still answers')
+
+for i in range(30): once(i)
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+print('clean')
+"""
+
+
 @pytest.mark.skipif(os.name != 'posix', reason='sends SIGINT')
 def test_ctrl_c_right_after_the_first_reply_is_a_clean_end(library):
     "Wherever the serving thread is at that moment, starting, speaking or waiting: another thread asks and presses Ctrl-C, many times over."
-    for i in range(30):
-        said, pressed = [], []
-
-        def press(url):
-            assert urlopen(f'{url}einfo.fcgi?retmode=json').read()
-            os.kill(os.getpid(), signal.SIGINT)
-            pressed.append(True)
-
-        def say(line):
-            said.append(line)
-            if len(said) > 1: return
-            asking.append(one := Thread(target=press, args=(line.split()[0],)))
-            one.start()
-            if i % 3 == 0: one.join()      # the key is pressed while the first line is being said
-
-        asking = []
-        serve(library.folder, say=say)
-        asking[0].join()
-        assert pressed and len(said) == 2 and said[1] == 'stopped', (i, said)
-        with pytest.raises(OSError): urlopen(said[0].split()[0], timeout=1)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    done = subprocess.run([sys.executable, '-c', PRESSED, str(library.folder)], capture_output=True, text=True, env=environment(),
+                          timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, 'clean\n', ''), done
 
 
 def test_it_listens_on_this_machine_only(server): assert server._http.server_address[0] == '127.0.0.1'
