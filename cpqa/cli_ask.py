@@ -17,13 +17,13 @@ import cloup
 
 from .core.errors import CpqaError
 from .core.progress import progress_bars
+from .core.records import Answer
 from .terminal import (OneOf, as_command, dollars, encoder_option, first_said, fraction, is_watched, kind_names, llm_choices, mistake,
                            number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
 
 # %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:
     from cpqa.core.llm import LLM
-    from cpqa.core.records import Answer
     from cpqa.pipeline import CancerQA
 
 # %% ../nbs/cli_ask.ipynb #8fe2cb52
@@ -116,7 +116,7 @@ def one_text(words: Sequence[str]) -> str:
     if hasattr(sys.stdin, 'reconfigure'): sys.stdin.reconfigure(errors='replace')
     return sys.stdin.read(MOST_LETTERS)
 
-def _written(qa: 'CancerQA', args: SimpleNamespace) -> 'Answer':
+def _written(qa: 'CancerQA', args: SimpleNamespace) -> Answer:
     "Asks with a language model."
     shows, begun = is_watched(sys.stderr) and not args.as_json, list[Any]()
     def show(text: str):
@@ -126,14 +126,14 @@ def _written(qa: 'CancerQA', args: SimpleNamespace) -> 'Answer':
     if begun: print('\n', file=sys.stderr)
     return answer
 
-def _answer(args: SimpleNamespace) -> 'Answer':
+def _answer(args: SimpleNamespace) -> Answer:
     with progress_bars() as progress:
         qa = _answerer(args, progress)
         if qa.reading.model is None: return qa.ask(args.question)
     return _written(qa, args)
 
 # %% ../nbs/cli_ask.ipynb #0b304ec2
-def _print_answer(answer: 'Answer', args: SimpleNamespace):
+def _print_answer(answer: Answer, args: SimpleNamespace):
     from rich.console import Console
 
     from cpqa.display import answer_text, trace_text
@@ -161,7 +161,7 @@ def ask_command(words: tuple[str, ...], **options: Any):
 def answer_to(
     question: str,
     options: Sequence[str] = (),   # as on the command line, without --json and --trace
-) -> 'Answer':
+) -> Answer:
     "The answer that `cpqa ask` would print. Raises `CpqaError`, also for an option that is not understood."
     try: given = ask_command.make_context('cpqa ask', ['-' if question == '-' else 'question', *options]).params
     except click.UsageError as e: raise CpqaError(mistake(e)) from e

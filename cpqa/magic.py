@@ -8,13 +8,10 @@ __all__ = ['question_and_options', 'ask_magic', 'add_magics']
 # %% ../nbs/magic.ipynb #fd930998
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .core.errors import CpqaError
-
-# %% ../nbs/magic.ipynb #44c1ce9b
-if TYPE_CHECKING:
-    from cpqa.core.records import Answer
+from .core.records import Answer
 
 # %% ../nbs/magic.ipynb #26f1aba1
 def question_and_options(line: str, cell: str | None = None) -> tuple[str, list[str]]:
@@ -25,7 +22,7 @@ def question_and_options(line: str, cell: str | None = None) -> tuple[str, list[
         raise CpqaError(f'the options behind %%ask cannot be read ({e}): close the quotes, and write the question below') from e
 
 # %% ../nbs/magic.ipynb #220a608d
-def ask_magic(line: str, cell: str | None = None) -> 'Answer | None':
+def ask_magic(line: str, cell: str | None = None) -> Answer | None:
     "The answer to `%ask` or `%%ask`; None, and a sentence on the standard error, where there is none."
     from cpqa.answering.safety import first_words
     from cpqa.cli_ask import answer_to

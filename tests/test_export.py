@@ -28,5 +28,5 @@ def clean_and_export(folder: Path) -> list[str]:
 def test_clean_and_export_change_nothing(tmp_path):
     copy = copy_project(tmp_path/'copy')
     assert clean_and_export(copy) == []
-    (copy/'cpqa'/'core'/'toy.py').write_text('changed by hand')
+    (copy/'cpqa'/'testing'/'toy_corpus.py').write_text('changed by hand')
     assert clean_and_export(copy) == ['cpqa/testing/toy_corpus.py']

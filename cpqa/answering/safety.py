@@ -104,7 +104,8 @@ def danger(question: str) -> str:
 ABROAD = {row['code']: ('|'.join(row['dying']), '|'.join(row['urgent']), row['said']) for row in word_lists('abroad')['language']}
 
 def help_for(question: str) -> tuple[str, str]:
-    "The kind of danger, a key of `FIRST`, and what the person who asks needs to hear before any evidence; two times '' where there is none."
+    """The kind of danger, a key of `FIRST`, and what the person who asks needs to hear before any evidence; two times '' where there is
+    none."""
     if kind := danger(question): return kind, FIRST[kind]
     text = tidied(question[:_LONGEST])
     for dying, urgent, said in ABROAD.values():
