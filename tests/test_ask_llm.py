@@ -162,10 +162,19 @@ def test_what_is_too_thin_is_not_sent(server):
 def test_danger_comes_first_whoever_answers(server):
     name, env = ways(server)['openai at a URL']
     for more in ([], ['--llm', name]):
-        answer = json.loads(good('ask', 'I took all my morphine tablets at once, what now?', *more, '--json', env=env, how=inside))
-        assert 'emergency number' in answer['first']
-    out = good('ask', 'I took all my morphine tablets at once, what now?', how=inside)
+        answer = json.loads(good('ask', 'My mother cannot breathe, is it the tamoxifen?', *more, '--json', env=env, how=inside))
+        assert 'emergency number' in answer['first'] and answer['kind'] != 'help'
+    out = good('ask', 'My mother cannot breathe, is it the tamoxifen?', how=inside)
     assert out.index('emergency number') < out.index('Searched')
+
+
+def test_words_that_stand_alone_stand_alone_whoever_answers(server):
+    (name, env), before = ways(server)['openai at a URL'], len(server.log)
+    for more in ([], ['--llm', name]):
+        said = json.loads(good('ask', 'I took all my morphine tablets at once, what now?', *more, '--json', env=env, how=inside))
+        assert 'emergency number' in said['first'] and said['kind'] == 'help' and not said['citations'] and not said['response']
+    out = good('ask', 'I took all my morphine tablets at once, what now?', how=inside)
+    assert 'emergency number' in out and 'Searched' not in out and len(server.log) == before
 
 
 def test_the_doctor_sees_keys_and_shows_none():
