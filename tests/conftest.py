@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -23,6 +24,16 @@ os.environ['CPQA_CACHE'] = str(ROOT/'.cache'/'cpqa')
 # One thread for tiny networks, here and in the processes that tests start: several wait for each other by spinning, and the tests fill the
 # cores.
 os.environ.setdefault('OMP_NUM_THREADS', '1')
+
+class Unreported:
+    """Whoever imports openvino or nncf first, cpqa's `require` or a test itself: they do not find the package by which they report that they
+    are used. It forks this process for each report, some forty times in a conversion, which costs seconds where torch is loaded."""
+    @staticmethod
+    def find_spec(name: str, path=None, target=None):
+        if name.partition('.')[0] == 'openvino_telemetry': raise ModuleNotFoundError('tests report nothing to anybody', name=name)
+
+
+sys.meta_path.insert(0, Unreported)
 
 # CPQA_NIGHTLY=1 python -m pytest: all real articles and questions, and ten times the examples.
 NIGHTLY = os.environ.get('CPQA_NIGHTLY', '') not in ('', '0')
