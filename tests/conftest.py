@@ -170,20 +170,22 @@ def networks() -> dict:
 
 @pytest.fixture(scope='module')
 def loaded_once(networks):
-    """For modules about something else: the networks that come with cpqa are read and compiled by the first who asks, and the others share
-    them and what they once made of a batch, since most tests ask the same few questions."""
+    """For modules about something else: the networks that come with cpqa, and all-MiniLM-L6-v2, are read and compiled by the first who
+    asks. The others share them, and what those that come with cpqa once made of a batch, since most tests ask the same few questions."""
+    from cpqa.core.storage import cache_dir
     from cpqa.retrieval import openvino_models
     load, infer, package = openvino_models.PreparedNetwork.__init__, openvino_models.PreparedNetwork.infer, openvino_models.MODELS
 
     def shared(self, folder, *args, **more):
-        if Path(folder).parent != package: return load(self, folder, *args, **more)
+        if Path(folder).parent not in (package, cache_dir()/'models'): return load(self, folder, *args, **more)
         key = str(folder), args, tuple(sorted(more.items())), openvino_models.has_bf16()
         if key not in networks:
             load(self, folder, *args, **more)
             networks[key] = dict(self.__dict__), {}
-        loaded, self.remembered = networks[key]
+        loaded, known_batches = networks[key]
         self.__dict__ |= loaded | {'tokenizer': openvino_models.require('tokenizers',
                                                                         'offline').Tokenizer.from_file(str(Path(folder)/'tokenizer.json'))}
+        if Path(folder).parent == package: self.remembered = known_batches
 
     def remembered(self, work):
         if not hasattr(self, 'remembered'): return (yield from infer(self, work))

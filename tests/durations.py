@@ -5,6 +5,7 @@ python -m pytest --write-durations       writes tests/durations.json for the fil
 python -m pytest --check-durations       fails where a row is exceeded by far: 3 times its seconds and a minute more, since
                                          the first who needs a model or the demo library makes it (.ci/run does)
 """
+import gc
 import json
 import os
 import re
@@ -64,9 +65,12 @@ class Durations:
         if self.worker: items[:] = longest_first(items, table())
 
     def pytest_collection_finish(self, session: pytest.Session):
-        "In a run of the whole suite, every worker imports once what is heavy, so that no file pays for the others."
+        """In a run of the whole suite, every worker imports once what is heavy, so that no file pays for the others; what is there by then
+        stays, and no collection of garbage looks through it again (each training asks for one, which took half of its time)."""
         for name in HEAVY if self.worker and len(session.items) > MANY else ():
             with suppress(ImportError): import_module(name)
+        gc.collect()
+        gc.freeze()
 
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log):
         if config.option.dist == 'loadfile':

@@ -1,10 +1,12 @@
 """The fast cross-encoder beyond its notebook: no PyTorch and no reports at question time, real texts, damaged folders, failures."""
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+from contextlib import redirect_stdout
 
 import numpy as np
 import pytest
@@ -33,28 +35,12 @@ def passage(text: str, **more) -> Passage: return Passage(doc_id='x', start=0, e
 def source(tmp_path_factory): return tiny_bert(tmp_path_factory.mktemp('model')/'tiny')
 
 
-PREPARE = """
-    import socket, sys
-    def refuse(*a, **k): print('NETWORK', a); raise OSError('no network')
-    socket.getaddrinfo = socket.socket.connect = refuse
-    from cpqa.testing.toy_corpus import TOY
-    from cpqa.passages.cross_encoders import prepare_cross_encoder
-    from cpqa.passages.segmenters import SentenceSplitter
-    found = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]
-    prepare_cross_encoder(sys.argv[1], sys.argv[2], 'int8', [(d.title, p) for d in TOY for p in found])
-    from nncf.telemetry import telemetry
-    print(type(telemetry).__name__, 'openvino_telemetry' in sys.modules)
-"""
-
-
 @pytest.fixture(scope='module')
 def quantized(source, tmp_path_factory):
-    "How a process of its own, with a home of its own, made the form in eight bits; that home; the form."
     pytest.importorskip('nncf')
-    home, out = tmp_path_factory.mktemp('home'), tmp_path_factory.mktemp('fast')/'int8'
-    done = subprocess.run([sys.executable, '-c', textwrap.dedent(PREPARE), str(source), str(out)], capture_output=True, text=True,
-                          env=environment(HOME=str(home), XDG_CACHE_HOME=str(home/'.cache')))
-    return done, home, out
+    examples = [(d.title, p) for d in TOY for p in PASSAGES]
+    with redirect_stdout(io.StringIO()):   # nncf's progress bars
+        return prepare_cross_encoder(source, tmp_path_factory.mktemp('fast')/'int8', 'int8', examples)
 
 
 @pytest.fixture(scope='module')
@@ -64,7 +50,7 @@ def folders(source, tmp_path_factory):
 
 @pytest.fixture(scope='module', params=['f32', 'bf16', 'w8', 'int8'])
 def fast(request, folders):
-    return FastCrossEncoder(request.getfixturevalue('quantized')[2] if request.param == 'int8' else folders[request.param])
+    return FastCrossEncoder(request.getfixturevalue('quantized') if request.param == 'int8' else folders[request.param])
 
 
 def test_agrees_with_pytorch(fast, source):
@@ -80,7 +66,7 @@ def test_order_and_company_change_nothing(fast, folders, request):
     spread = scores.std()
     np.testing.assert_allclose(fast.score(QUESTION, [texts[i] for i in order]), scores[order], atol=0.05 * spread)
     np.testing.assert_allclose([fast.score(QUESTION, [t])[0] for t in texts[::4]], scores[::4], atol=0.05 * spread)
-    other = FastCrossEncoder(request.getfixturevalue('quantized')[2] if fast.card.precision == 'int8' else folders[fast.card.precision],
+    other = FastCrossEncoder(request.getfixturevalue('quantized') if fast.card.precision == 'int8' else folders[fast.card.precision],
                              budget=200, threads=1)
     np.testing.assert_allclose(other.score(QUESTION, texts), scores, atol=0.05 * spread)
 
@@ -130,8 +116,28 @@ def test_scoring_needs_no_pytorch_and_reports_nothing(folders, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_preparing_reports_nothing(quantized):
-    done, home, _ = quantized
+PREPARE = """
+    import socket, sys
+    def refuse(*a, **k): print('NETWORK', a); raise OSError('no network')
+    socket.getaddrinfo = socket.socket.connect = refuse
+    from cpqa.testing.toy_corpus import TOY
+    from cpqa.passages.cross_encoders import prepare_cross_encoder
+    from cpqa.passages.segmenters import SentenceSplitter
+    found = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]
+    prepare_cross_encoder(sys.argv[1], sys.argv[2], 'int8', [(d.title, p) for d in TOY for p in found])
+    from nncf.telemetry import telemetry
+    print(type(telemetry).__name__, 'openvino_telemetry' in sys.modules)
+"""
+
+
+@pytest.mark.release
+def test_preparing_reports_nothing(source, tmp_path):
+    "In a process of its own, with a home of its own, which does not know of the tests' own guard against reports."
+    pytest.importorskip('nncf')
+    home = tmp_path/'home'
+    home.mkdir()
+    done = subprocess.run([sys.executable, '-c', textwrap.dedent(PREPARE), str(source), str(tmp_path/'int8')], capture_output=True, text=True,
+                          env=environment(HOME=str(home), XDG_CACHE_HOME=str(home/'.cache')))
     assert done.returncode == 0 and done.stdout.strip() == 'MagicMock False', done
     assert not (home/'intel').exists() and not (home/'.cache'/'nncf').exists()
 

@@ -137,6 +137,22 @@ KILLED = """
 """
 
 
+def copying(at: int, out: Path, to: Path):
+    "What a process that is killed at this step leaves of the training of `out`, kept as that of `to`."
+    def progress(what, done, total):
+        if done == at: shutil.copytree(work_folder(out), work_folder(to))
+    return {'progress': progress}
+
+
+def test_what_a_kill_leaves_loses_what_came_after_its_checkpoint_and_no_more(tiny, tmp_path):
+    whole = train('cross', tiny, tmp_path/'whole', call=copying(7, tmp_path/'whole', tmp_path/'killed'))
+    assert last_checkpoint(work_folder(tmp_path/'killed')/'checkpoints').name == 'checkpoint-4'
+    steps = []
+    killed = train('cross', tiny, tmp_path/'killed', call={'progress': lambda what, done, total: steps.append(done)})
+    assert steps == list(range(5, 13)) and killed.weights == whole.weights
+
+
+@pytest.mark.nightly
 def test_a_killed_process_loses_what_came_after_its_checkpoint_and_no_more(tiny, whole, tmp_path):
     done = subprocess.run([sys.executable, '-c', textwrap.dedent(KILLED), tiny, str(tmp_path/'killed'), str(Path(__file__).parent)],
                           capture_output=True, text=True, env=environment(OMP_NUM_THREADS='1'))
