@@ -26,8 +26,8 @@ os.environ['CPQA_CACHE'] = str(ROOT/'.cache'/'cpqa')
 os.environ.setdefault('OMP_NUM_THREADS', '1')
 
 class Unreported:
-    """Whoever imports openvino or nncf first, cpqa's `require` or a test itself: they do not find the package by which they report that they
-    are used. It forks this process for each report, some forty times in a conversion, which costs seconds where torch is loaded."""
+    """Whoever imports openvino or nncf first, cpqa's `require` or a test itself: they do not find the package by which they report that
+    they are used. It forks this process for each report, some forty times in a conversion, which costs seconds where torch is loaded."""
     @staticmethod
     def find_spec(name: str, path=None, target=None):
         if name.partition('.')[0] == 'openvino_telemetry': raise ModuleNotFoundError('tests report nothing to anybody', name=name)

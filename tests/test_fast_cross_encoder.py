@@ -136,8 +136,8 @@ def test_preparing_reports_nothing(source, tmp_path):
     pytest.importorskip('nncf')
     home = tmp_path/'home'
     home.mkdir()
-    done = subprocess.run([sys.executable, '-c', textwrap.dedent(PREPARE), str(source), str(tmp_path/'int8')], capture_output=True, text=True,
-                          env=environment(HOME=str(home), XDG_CACHE_HOME=str(home/'.cache')))
+    done = subprocess.run([sys.executable, '-c', textwrap.dedent(PREPARE), str(source), str(tmp_path/'int8')],
+                          capture_output=True, text=True, env=environment(HOME=str(home), XDG_CACHE_HOME=str(home/'.cache')))
     assert done.returncode == 0 and done.stdout.strip() == 'MagicMock False', done
     assert not (home/'intel').exists() and not (home/'.cache'/'nncf').exists()
 
