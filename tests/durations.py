@@ -5,6 +5,7 @@ python -m pytest --write-durations       writes tests/durations.json for the fil
 python -m pytest --check-durations       fails where a row is exceeded by far: 3 times its seconds and a minute more, since
                                          the first who needs a model or the demo library makes it (.ci/run does)
 """
+import gc
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 TABLE = Path(__file__).with_name('durations.json')
-HEAVY = ('openvino', 'torch', 'sentence_transformers', 'scipy.stats', 'pandas', 'matplotlib.pyplot')
+HEAVY = ('openvino', 'torch', 'sentence_transformers', 'scipy.stats', 'statsmodels.stats.multitest', 'pandas', 'matplotlib.pyplot')
 MANY = 500      # tests of one run that make it a run of the suite
 
 
@@ -64,9 +65,12 @@ class Durations:
         if self.worker: items[:] = longest_first(items, table())
 
     def pytest_collection_finish(self, session: pytest.Session):
-        "In a run of the whole suite, every worker imports once what is heavy, so that no file pays for the others."
+        """In a run of the whole suite, every worker imports once what is heavy, so that no file pays for the others. What is loaded by now
+        stays until the end: the collector need not look through a million objects each time, which statsmodels asks of it at every call."""
         for name in HEAVY if self.worker and len(session.items) > MANY else ():
             with suppress(ImportError): import_module(name)
+        gc.collect()
+        gc.freeze()
 
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log):
         if config.option.dist == 'loadfile':
