@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from builds import again_and_again, build, dying
 from conftest import NIGHTLY, cases
+from elsewhere import again_and_again, build, dying
 from filelock import FileLock
 from helpers import generated, held, hidden, write_beir
 from hypothesis import given
@@ -36,7 +36,7 @@ SIZE = 600
 
 
 class Build:
-    "What `builds` can do, in a process of its own, and the times at which it says something."
+    "What `elsewhere` can do, in a process of its own, and the times at which it says something."
     def __init__(self, work: Callable, *args):
         self.ear, mouth = PROCESSES.Pipe(duplex=False)
         self.running, self.heard = PROCESSES.Process(target=work, args=(mouth, *args)), {}

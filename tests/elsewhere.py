@@ -1,4 +1,4 @@
-"""Builds of a library for processes of their own: they say how far they are, and some die at a moment of their choice.
+"""What tests have done in processes of their own: builds of a library, some of which die at a moment of their choice, and readers of files.
 Nothing else is imported here, since each of those processes imports it."""
 import os
 import shutil
@@ -55,3 +55,16 @@ def dying(say: Connection, source: Path, out: Path, moment: str):
 def again_and_again(say: Connection, name: str, out: Path, times: int):
     "Builds the same library many times, and waits whenever somebody else does."
     for i in range(times): build_library([[Document(id=f'{name}-{i}-{j}', text='tea') for j in range(30)]], out, wait=60)
+
+
+# ---- readers of a file
+
+def failing(path): raise ZeroDivisionError('a fault')
+
+
+def dead(path): os._exit(7)
+
+
+def marking(path):
+    yield from (Document(str(i), title='T' * 2000) for i in range(1, 5001))
+    Path(f'{path}.done').touch()
