@@ -712,7 +712,7 @@ def test_a_full_disk_while_terms_are_written(tight, bare, tmp_path):
 
 
 def test_a_full_disk_while_vectors_are_written(tight, bare, tmp_path):
-    library, done = tight(400_000, bare, 'index', 'build', write_beir(tmp_path/'many.jsonl', generated(400, words=2)), how=inside)
+    library, done = tight(250_000, bare, 'index', 'build', write_beir(tmp_path/'many.jsonl', generated(120, words=2)), how=inside)
     complaint(done)
     unharmed(library)
 
