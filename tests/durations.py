@@ -17,7 +17,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 TABLE = Path(__file__).with_name('durations.json')
-HEAVY = ('openvino', 'torch', 'sentence_transformers', 'scipy.stats', 'pandas', 'matplotlib.pyplot')
+HEAVY = ('openvino', 'torch', 'sentence_transformers', 'scipy.stats', 'statsmodels.stats.multitest', 'pandas', 'matplotlib.pyplot')
 MANY = 500      # tests of one run that make it a run of the suite
 
 
@@ -65,8 +65,8 @@ class Durations:
         if self.worker: items[:] = longest_first(items, table())
 
     def pytest_collection_finish(self, session: pytest.Session):
-        """In a run of the whole suite, every worker imports once what is heavy, so that no file pays for the others; what is there by then
-        stays, and no collection of garbage looks through it again (each training asks for one, which took half of its time)."""
+        """In a run of the whole suite, every worker imports once what is heavy, so that no file pays for the others. What is loaded by now
+        stays until the end: the collector need not look through a million objects each time that a training or statsmodels asks it to."""
         for name in HEAVY if self.worker and len(session.items) > MANY else ():
             with suppress(ImportError): import_module(name)
         gc.collect()

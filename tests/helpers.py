@@ -4,14 +4,18 @@ import gzip
 import io
 import json
 import os
+import pty
 import random
 import re
 import shutil
 import subprocess
+import sys
+import threading
 from collections.abc import Iterable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from html import escape
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from conftest import SCRIPTS
@@ -38,16 +42,38 @@ def cpqa(*argv, env: dict[str, str | None] = {}, **options) -> subprocess.Comple
     return subprocess.run([CPQA, *words], env=environment(**env), **options)
 
 
-def inside(*argv, env: dict[str, str | None] = {}, cwd: Path | None = None) -> subprocess.CompletedProcess:
-    "Runs `cpqa` in this process, in a tenth of the time: for all cases but the first of their kind, which run the console script."
-    out, err = io.StringIO(), io.StringIO()
+def inside(*argv, env: dict[str, str | None] = {}, cwd: Path | None = None, input: str | None = None, out: TextIO | None = None,
+           err: TextIO | None = None) -> subprocess.CompletedProcess:
+    """Runs `cpqa` in this process, in a tenth of the time: for all cases but the first of their kind, which run the console script.
+    `out` and `err` are other places for what it says, such as a pipe or a terminal."""
+    out, err = out or io.StringIO(), err or io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         for name, value in ({'COLUMNS': '2000'} | env).items():
-            patch.setenv(name, value) if value is not None else patch.delenv(name, raising=False)
+            patch.setenv(name, str(value)) if value is not None else patch.delenv(name, raising=False)
         if cwd: patch.chdir(cwd)
+        if input is not None: patch.setattr(sys, 'stdin', io.StringIO(input))
         try: code = main([str(a) for a in argv])
         except SystemExit as e: code = e.code
-    return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+    said, told = (s.getvalue() if isinstance(s, io.StringIO) else '' for s in (out, err))
+    return subprocess.CompletedProcess(argv, code, said, told)
+
+
+@contextmanager
+def screen():
+    "A terminal to write to, and a list that holds what was written there when it is left."
+    ours, theirs = pty.openpty()
+    said: list[str] = []
+
+    def read():
+        data = b''
+        with suppress(OSError):              # Linux: the other end is closed
+            while more := os.read(ours, 65536): data += more
+        said.append(data.decode())
+    reader = threading.Thread(target=read)
+    reader.start()
+    with open(theirs, 'w', encoding='utf-8') as terminal: yield terminal, said
+    reader.join()
+    os.close(ours)
 
 
 def good(*argv, how=cpqa, **options) -> str:

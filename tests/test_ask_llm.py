@@ -1,16 +1,13 @@
 """`cpqa ask` with a language model of each kind, from end to end: the real SDKs against a server on 127.0.0.1, a local model, a recording,
 and what can go wrong.
 
-One question, and what a terminal gets, are asked of the console script; the others in this process."""
+All of it in this process."""
 import json
-import os
-import pty
 import re
-import subprocess
 
 import pytest
 from conftest import cases
-from helpers import CPQA, complaint, cpqa, environment, escapes, good, inside
+from helpers import complaint, escapes, good, inside, screen
 
 from cpqa.testing.model_server import LLMServer
 
@@ -46,13 +43,13 @@ def ways(server) -> dict[str, tuple[str, dict]]:
             'openai at a URL': (f'openai:toy@{server.url}/v1', {'CPQA_LLM_KEY': KEY})}
 
 
-def asked(*argv, env={}, how=inside) -> dict: return json.loads(good('ask', QUESTION, *argv, '--json', env=env, how=how))
+def asked(*argv, env={}) -> dict: return json.loads(good('ask', QUESTION, *argv, '--json', env=env, how=inside))
 
 
 @pytest.mark.parametrize('way', ['anthropic', 'openai', 'openai at a URL'])
 def test_each_service_answers_and_its_claims_are_checked(way, server):
     name, env = ways(server)[way]
-    answer = asked('--llm', name, env=env, how=cpqa if way == 'anthropic' else inside)
+    answer = asked('--llm', name, env=env)
     assert answer['label'] == 'yes' and answer['kind'] == 'yesno' and not answer['abstained']
     assert [bool(c['fault']) for c in answer['claims']] == [False,
                                                             True] and '99999999' not in answer['used_PMIDs'] and len(
@@ -76,13 +73,8 @@ def test_the_terminal_shows_marks_and_no_key(server):
 
 def test_it_streams_to_a_terminal_and_says_that_it_is_a_draft(server):
     name, env = ways(server)['openai at a URL']
-    main, other = pty.openpty()
-    done = subprocess.run([CPQA, 'ask', QUESTION, '--llm', name], stdout=subprocess.PIPE, stderr=other, stdin=subprocess.DEVNULL,
-                          env=environment(**env), timeout=120)
-    os.close(other)
-    said = os.read(main, 100_000).decode()
-    os.close(main)
-    assert done.returncode == 0 and 'Draft, not checked yet:' in said and 'cures all' in said
+    with screen() as (terminal, said): done = inside('ask', QUESTION, '--llm', name, err=terminal, env=env)
+    assert done.returncode == 0 and 'Draft, not checked yet:' in said[0] and 'cures all' in said[0]
 
 
 def test_a_recording_replays_without_server_and_key(server, tmp_path):
@@ -178,6 +170,6 @@ def test_words_that_stand_alone_stand_alone_whoever_answers(server):
 
 
 def test_the_doctor_sees_keys_and_shows_none():
-    out = good('doctor', env={'ANTHROPIC_API_KEY': KEY})
+    out = good('doctor', env={'ANTHROPIC_API_KEY': KEY}, how=inside)
     assert KEY not in out and KEY[-6:] not in out and 'ANTHROPIC_API_KEY' in out
     assert isinstance(json.loads(good('doctor', '--json', how=inside)), list)

@@ -7,7 +7,7 @@ import unicodedata
 from datetime import date
 
 import pytest
-from conftest import cases, examples
+from conftest import cases, examples, sample
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
@@ -16,7 +16,7 @@ from cpqa.core import storage
 from cpqa.core.records import Document, MeshHeading, MeshTerm, in_order
 from cpqa.literature.library import Library, LibraryError, build_library
 from cpqa.literature.mesh import Descriptor, MeshTree
-from cpqa.literature.pubmed import Deleted
+from cpqa.literature.pubmed import Deleted, read_beir
 from cpqa.retrieval import boolean
 from cpqa.retrieval.boolean import BooleanIndex, QueryError, TermTable
 
@@ -253,7 +253,7 @@ def date_key(d: Document) -> tuple:
     return int(d.date.replace('-', '').ljust(8, '0')) if d.date else 0, int(digits[0]) if digits else 0, d.id
 
 
-@examples(15)
+@examples(30, 8)
 @given(libraries, st.lists(queries, min_size=8, max_size=14))
 def test_as_a_naive_evaluator(tmp_path_factory, records, asked):
     made = index(records, tmp_path_factory.mktemp('naive'))
@@ -293,7 +293,7 @@ def test_each_kind_of_term_as_a_naive_evaluator(crowded, asked):
     for query, has in asked: assert set(made.search(query, k=200).ids) == {d.id for d in records if has(d)}, query
 
 
-@examples(15)
+@examples(30, 8)
 @given(libraries, st.lists(loose_words(), min_size=6, max_size=9))
 def test_words_without_tags_as_a_naive_evaluator(tmp_path_factory, records, asked):
     made = index(records, tmp_path_factory.mktemp('loose'))
@@ -400,7 +400,7 @@ def test_many_threads_at_once(large):
     wanted = {q: large.search(q) for q in ('tea', 'feed000* OR milk', 'ears AND 2005:2007[dp]', '"breast milk" NOT tea[ab]')}
     wrong = []
     def work():
-        for q, found in list(wanted.items()) * 5:
+        for q, found in list(wanted.items()) * 2:
             if large.search(q) != found: wrong.append(q)
     threads = [threading.Thread(target=work) for _ in range(6)]
     for t in threads: t.start()
@@ -479,7 +479,8 @@ def test_a_single_word_is_translated_as_pubmed_does(data_dir, tmp_path):
 
 @pytest.fixture(scope='module')
 def bioasq(data_dir, tmp_path_factory):
-    made = BooleanIndex(build_library([data_dir/'bioasq_beir'/'corpus.jsonl.gz'], tmp_path_factory.mktemp('bioasq')/'library'))
+    documents = sample(read_beir(data_dir/'bioasq_beir'/'corpus.jsonl.gz'), 1500)
+    made = BooleanIndex(build_library([documents], tmp_path_factory.mktemp('bioasq')/'library'))
     return made, {d.id: [words(d.title), words(d.text)] for d in made.library}
 
 

@@ -4,9 +4,9 @@ What a process alone can show (terminals, pipes, signals, full disks, the first 
 the others run in this one."""
 import ast
 import gzip
+import io
 import json
 import os
-import pty
 import re
 import resource
 import shutil
@@ -14,12 +14,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from conftest import cases
-from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, inside, mount, unmount, untroubled, write_beir,
-                     write_xml)
+from helpers import (CPQA, complaint, cpqa, environment, escapes, generated, good, held, inside, mount, screen, unmount,
+                     untroubled, write_beir, write_xml)
 
 from cpqa import __version__
 from cpqa.answering.safety import first_words
@@ -34,6 +36,7 @@ from cpqa.retrieval.encoders import EmbeddedEncoder, prepare_encoder
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Do aromatase inhibitors harm the heart in women with breast cancer?'
+SHALLOW = ('--depth', '1')               # one article is read, where it does not matter what is found: a third of the time
 OFF_TOPIC = 'How do I bake sourdough bread in a cast-iron pot?'
 
 # Invented records: they only look like PubMed's.
@@ -54,9 +57,21 @@ HELD = ['101', '104', '102', '201']      # in the order in which they were last 
 
 
 @pytest.fixture(scope='session')
-def usual() -> dict:
-    "The answer to the usual question; with it, the demo library and the model are in the cache."
-    return ask(QUESTION)
+def firsts(tmp_path_factory) -> tuple[list[subprocess.CompletedProcess], Path]:
+    "What two processes said that asked the usual question at the same time, the first that were ever asked; and their cache."
+    cache = tmp_path_factory.mktemp('first use')
+    running = [subprocess.Popen([CPQA, 'ask', QUESTION, '--json'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=environment(CPQA_CACHE=cache)) for _ in range(2)]
+    said = [r.communicate(timeout=300) for r in running]
+    return [subprocess.CompletedProcess(r.args, r.returncode, *s) for r, s in zip(running, said)], cache
+
+
+@pytest.fixture(scope='session')
+def usual(firsts) -> dict:
+    "The answer to the usual question."
+    (first, _), _ = firsts
+    assert first.returncode == 0 and untroubled(first), first
+    return json.loads(first.stdout)
 
 
 @pytest.fixture(scope='session')
@@ -77,7 +92,7 @@ def files(tmp_path_factory) -> list[Path]:
 def mixed(files) -> Path:
     "A library of them, with vectors, in a folder with an odd name."
     out = files[0].parent/'a library ü 😀'
-    said = good('index', 'build', *files, '--out', out)
+    said = here('index', 'build', *files, '--out', out)
     assert '4 documents' in said and '1 replaced' in said and '1 deleted' in said and '0 bad records' in said
     return out
 
@@ -99,13 +114,10 @@ def old(bare, tmp_path) -> Path:
 def unharmed(library: Path): assert [id for id, _ in held(library)] == HELD
 
 
-def ask(*argv, **options) -> dict: return json.loads(good('ask', '--json', *argv, **options))
-
-
 def here(*argv, **options) -> str: return good(*argv, how=inside, **options)
 
 
-def asked(*argv, **options) -> dict: return ask(*argv, how=inside, **options)
+def asked(*argv, **options) -> dict: return json.loads(here('ask', '--json', *argv, **options))
 
 
 def resolves(answer: dict, texts: dict[str, str]):
@@ -144,7 +156,7 @@ def test_depth_passages_and_quotes(usual):
 
 
 def test_a_question_beside_the_point_is_declined_in_plain_words(demo):
-    answer, said = asked(OFF_TOPIC), here('ask', OFF_TOPIC)
+    answer, said = asked(OFF_TOPIC, *SHALLOW), here('ask', OFF_TOPIC, *SHALLOW)
     assert answer['abstained'] and answer['used_PMIDs'] == answer['citations'] == []
     assert answer['response'] in said and answer['reason'] in said and NOT_ADVICE in said
     assert 'No passage' in said and 'larger library' in said           # what is the matter, and what to do
@@ -155,12 +167,12 @@ def timeless(said: str) -> dict: return {k: v for k, v in json.loads(said).items
 
 def test_words_without_quotes_and_from_the_standard_input(usual):
     given = timeless(json.dumps(usual))
-    assert timeless(good('ask', *QUESTION.split(), '--json')) == given
-    done = cpqa('ask', '--json', '-', stdin=None, input=QUESTION + '\n')
-    assert done.returncode == 0 and timeless(done.stdout) == given
-    assert asked('- ' + QUESTION, '--quotes', 1)['question'] == '- ' + QUESTION
-    for nothing in ('', ' \n'): assert 'the question is empty' in complaint(cpqa('ask', '-', stdin=None, input=nothing))
-    assert '1,000' in complaint(cpqa('ask', '-', stdin=None, input='why ' * 300_000))
+    assert timeless(here('ask', *QUESTION.split(), '--json')) == given
+    assert timeless(here('ask', '--json', '-', input=QUESTION + '\n')) == given
+    assert asked('- ' + QUESTION, *SHALLOW)['question'] == '- ' + QUESTION
+    assert 'the question is empty' in complaint(cpqa('ask', '-', stdin=None, input=' \n'))
+    assert 'the question is empty' in complaint(inside('ask', '-', input=''))
+    assert '1,000' in complaint(inside('ask', '-', input='why ' * 300_000))
     assert complaint(subprocess.run(['sh', '-c', 'exec "$@" <&-', 'sh', CPQA, 'ask', '-'], capture_output=True, text=True,
                                     env=environment()))
     assert here('search', 'aromatase', 'inhibitors', '-k', 2) == here('search', 'aromatase inhibitors', '-k', 2)
@@ -178,21 +190,21 @@ ODD = {
 
 @pytest.mark.parametrize('question', ODD.values(), ids=ODD.keys())
 def test_odd_questions(question, demo):
-    answer = asked(question)
+    answer = asked(question, *SHALLOW)
     assert answer['question'] == question
     resolves(answer, demo)
 
 
-def test_markup_is_shown_and_not_obeyed(demo): assert ODD['markup'] in here('ask', ODD['markup'])
+def test_markup_is_shown_and_not_obeyed(demo): assert ODD['markup'] in here('ask', ODD['markup'], *SHALLOW)
 
 
 STEERING = 'Do \x1b[31maromatase\x1b[0m inhibitors\x07 harm \x1b]0;owned\x07the \x9b2Jheart\x08\x7f \u202e in breast cancer?'
 
 
 def test_control_characters_never_reach_the_terminal(demo):
-    said = here('ask', STEERING)
+    said = here('ask', STEERING, *SHALLOW)
     assert 'aromatase' in said and escapes(said) == []
-    assert '\x1b' not in here('ask', STEERING, '--json')
+    assert '\x1b' not in here('ask', STEERING, '--json', *SHALLOW)
 
 
 def test_a_hostile_document_steers_no_terminal(tmp_path):
@@ -209,36 +221,29 @@ def test_a_hostile_document_steers_no_terminal(tmp_path):
 
 
 def test_a_pipe_gets_no_escape_codes(demo):
-    assert escapes(good('ask', QUESTION, env={'TERM': 'xterm-256color', 'COLORTERM': 'truecolor'})) == []
+    assert escapes(here('ask', QUESTION, env={'TERM': 'xterm-256color', 'COLORTERM': 'truecolor'})) == []
 
 
-def on_a_terminal(*argv, code: int = 0, **env) -> str:
+def on_a_terminal(*argv, code: int = 0, how=inside, **env) -> str:
     "What a command writes to a terminal."
-    ours, theirs = pty.openpty()
-    running = subprocess.Popen([CPQA, *argv], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM='xterm-256color', **env))
-    os.close(theirs)
-    said = b''
-    while True:
-        try: data = os.read(ours, 65536)
-        except OSError: break            # Linux: the other end is closed
-        if not data: break
-        said += data
-    os.close(ours)
-    assert running.wait() == code
-    return said.decode()
+    env = {'TERM': 'xterm-256color', **env}
+    with screen() as (terminal, said):
+        if how is inside: done = inside(*argv, out=terminal, err=terminal, env=env)
+        else: done = cpqa(*argv, capture_output=False, stdin=terminal, stdout=terminal, stderr=terminal, env=env)
+    assert done.returncode == code
+    return said[0]
 
 
 def test_a_terminal_with_NO_COLOR_gets_no_colour(demo):
-    said = on_a_terminal('ask', STEERING, '--depth', '1', NO_COLOR='1')
+    said = on_a_terminal('ask', STEERING, *SHALLOW, NO_COLOR='1')
     codes = [code for part in said.split('\x1b[')[1:] for code in part.partition('m')[0].split(';')]
     assert 'aromatase' in said and not any(code.isdigit() and (30 <= int(code) <= 49 or 90 <= int(code) <= 107) for code in codes)
     assert '\x1b]' not in said and '\x9b' not in said and '\x07' not in said
 
 
 def test_a_command_that_went_well_says_nothing_on_stderr(mixed, tmp_path, files):
-    assert cpqa('ask', 'Does ginger ease nausea?', '--library', mixed).stderr == ''
-    for argv in (['search', 'ginger', '--library', mixed], ['index', 'info', mixed],
-                 ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
+    for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed], ['search', 'ginger', '--library', mixed],
+                 ['index', 'info', mixed], ['index', 'build', *files, '--out', tmp_path/'out', '--no-vectors']):
         assert inside(*argv).stderr == ''
 
 
@@ -264,33 +269,28 @@ def uncoloured(text: str) -> str: return re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', t
 def test_words_for_a_person_in_danger_come_before_any_error(options, why, form, tmp_path):
     env = {'ANTHROPIC_API_KEY': None, 'OPENAI_API_KEY': None, 'CPQA_CACHE': str(tmp_path)}
     assert why in complaint(inside('ask', QUESTION, *options, *form, env=env))   # and nothing else, where nobody is in danger
-    how = cpqa if why == 'not a library' and not form else inside
-    done = how('ask', DANGER, *options, *form, env=env)
+    done = inside('ask', DANGER, *options, *form, env=env)
     assert (done.returncode, done.stdout) == (1, '') and untroubled(done)
     said, error = done.stderr.split('\n\n')
     assert said == WORDS and error.startswith('cpqa: ') and why in error
 
 
 def test_words_for_a_person_in_danger_are_said_once(demo):
-    for done in (inside('ask', DANGER), inside('ask', DANGER, '--json')):
+    for done in (inside('ask', DANGER, *SHALLOW), inside('ask', DANGER, '--json', *SHALLOW)):
         assert (done.returncode, done.stderr, done.stdout.count(WORDS)) == (0, '', 1)
     assert json.loads(done.stdout)['first'] == WORDS
-    said = uncoloured(on_a_terminal('ask', DANGER, '--depth', '1'))
+    said = uncoloured(on_a_terminal('ask', DANGER, *SHALLOW))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and NOT_ADVICE in said
 
 
 def test_on_a_terminal_they_come_at_once_and_in_front_of_json(demo):
-    said = uncoloured(on_a_terminal('ask', DANGER, '--library', 'no-such-library', code=1))
+    said = uncoloured(on_a_terminal('ask', DANGER, '--library', 'no-such-library', code=1, how=cpqa))
     assert said.startswith(WORDS) and said.count(WORDS) == 1 and 'not a library' in said
-    ours, theirs = pty.openpty()
-    for argv, out in ((('--depth', '1'), 1), (('--depth', '1', '--json'), 1), (('--library', 'no-such-library'), 0)):
+    for argv, out in ((SHALLOW, 1), ((*SHALLOW, '--json'), 1), (('--library', 'no-such-library'), 0)):
         # the standard output goes to a file, which holds the whole answer
-        done = subprocess.run([CPQA, 'ask', DANGER, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True,
-                              env=environment())
-        said = uncoloured(os.read(ours, 65536).decode())
+        with screen() as (terminal, shown): done = inside('ask', DANGER, *argv, err=terminal)
+        said = uncoloured(shown[0])
         assert said.startswith(WORDS) and said.count(WORDS) == 1 and done.stdout.count(WORDS) == out
-    os.close(ours)
-    os.close(theirs)
 
 
 @cases('wrong, code',
@@ -307,8 +307,8 @@ def test_words_for_a_person_in_danger_survive_every_kind_of_error(question, wron
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
 def test_words_for_a_person_in_danger_survive_a_full_disk(demo):
-    with open('/dev/full', 'w') as full: done = cpqa('ask', DANGER, '--depth', 1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
-    assert done.returncode == 1 and done.stderr.startswith(WORDS) and 'cpqa: ' in done.stderr
+    with open('/dev/full', 'w') as full: done = cpqa('ask', DANGER, *SHALLOW, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and untroubled(done) and done.stderr.startswith(WORDS) and 'cpqa: ' in done.stderr
 
 
 @pytest.mark.parametrize('argv', [('ask', DANGER, '--depth', '0'), (*DANGER.split(),), (DANGER,), ('ask', DANGER, '--magic')],
@@ -327,34 +327,39 @@ def test_a_reader_that_leaves_early(demo):
     assert done.returncode == 0 and untroubled(done) and done.stdout == '[\n'
 
 
-@pytest.mark.parametrize('argv', [('ask', QUESTION, '--depth', '1'), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)],
+@pytest.mark.parametrize('argv', [('ask', QUESTION, *SHALLOW), ('search', 'tamoxifen', '--retriever', 'bm25'), ('--help',)],
                          ids=' '.join)
 def test_a_reader_that_has_left(argv, demo):
     ours, theirs = os.pipe()
     os.close(ours)
-    done = cpqa(*argv, capture_output=False, stdout=theirs, stderr=subprocess.PIPE)
-    os.close(theirs)
+    with open(theirs, 'w', encoding='utf-8') as pipe:
+        done = (cpqa(*argv, capture_output=False, stdout=pipe, stderr=subprocess.PIPE) if argv[0] == 'search'
+                else inside(*argv, out=pipe))
     assert done.returncode == 0 and untroubled(done) and not done.stderr.strip()
 
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no /dev/full')
 def test_output_to_a_full_disk(demo):
-    with open('/dev/full', 'w') as full:
-        done = cpqa('ask', QUESTION, '--depth', 1, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    with suppress(OSError), open('/dev/full', 'w') as full: done = inside('ask', QUESTION, *SHALLOW, out=full)
     assert done.returncode == 1 and untroubled(done) and done.stderr.strip().startswith('cpqa: ')
 
 
 def test_output_to_nowhere(mixed):
-    for argv in (['index', 'info', mixed], ['search', 'ginger', '--library', mixed, '--retriever', 'bm25']):
-        done = subprocess.run(['sh', '-c', 'exec "$@" >&-', 'sh', CPQA, *argv], capture_output=True, text=True, env=environment())
-        assert untroubled(done)
+    done = subprocess.run(['sh', '-c', 'exec "$@" >&-', 'sh', CPQA, 'index', 'info', mixed], capture_output=True, text=True,
+                          env=environment())
+    assert untroubled(done)
+    with pytest.MonkeyPatch.context() as patch:              # what Python makes of a standard output that is closed
+        patch.setattr(sys, 'stdout', None)
+        assert main(['search', 'ginger', '--library', str(mixed), '--retriever', 'bm25']) == 0
 
 
 def test_output_that_cannot_hold_every_character(mixed):
     for argv in (['ask', 'Does ginger ease nausea?', '--library', mixed],
                  ['ask', 'Does ginger ease nausea?', '--json', '--library', mixed]):
-        said = good(*argv, env={'PYTHONIOENCODING': 'ascii'})
-        assert 'Ginger tea eased nausea' in said and said.isascii()
+        with io.TextIOWrapper(io.BytesIO(), encoding='ascii') as out:          # as PYTHONIOENCODING makes it
+            done = inside(*argv, out=out)
+            said = out.buffer.getvalue().decode('ascii')
+        assert done.returncode == 0 and untroubled(done) and 'Ginger tea eased nausea' in said
 
 
 # ---- search
@@ -446,7 +451,7 @@ def test_a_library_on_a_read_only_file_system(bare, tmp_path):
     try:
         shutil.copytree(bare, tmp_path/'disk'/'library')
         subprocess.run(['mount', '-o', 'remount,ro', tmp_path/'disk'], check=True)
-        done = cpqa('search', 'ginger', '--library', tmp_path/'disk'/'library', '--retriever', 'bm25')
+        done = inside('search', 'ginger', '--library', tmp_path/'disk'/'library', '--retriever', 'bm25')
         assert 'Ginger' in done.stdout or 'copy it' in complaint(done)
     finally: unmount(tmp_path/'disk')
 
@@ -545,9 +550,9 @@ def test_a_file_that_is_not_there(old, files, tmp_path):
 def test_names_that_are_not_text(old):
     assert 'no such file' in complaint(cpqa('index', 'build', b'caf\xe9.xml', '--out', old, '--no-vectors'))
     unharmed(old)
-    for how, argv in ((inside, ['ask', os.fsdecode(b'caf\xe9 aromatase inhibitors')]),
-                      (cpqa, ['search', b'caf\xe9', '--library', old, '--retriever', 'bm25'])):
-        done = how(*argv)
+    for argv in (['ask', os.fsdecode(b'caf\xe9 aromatase inhibitors'), *SHALLOW],
+                 ['search', os.fsdecode(b'caf\xe9'), '--library', old, '--retriever', 'bm25']):
+        done = inside(*argv)
         assert done.returncode == 0 and untroubled(done) or complaint(done)
 
 
@@ -567,7 +572,7 @@ USAGE = [('ask',), ('index',), ('index', 'build', 'a.xml'), ('nonsense',), ('sea
 
 @cases('argv', USAGE)
 def test_a_command_that_is_none(argv):
-    reason = complaint(cpqa(*argv) if argv == USAGE[0] else inside(*argv), 2)
+    reason = complaint(inside(*argv), 2)
     assert 'cpqa help' in reason and ' _' not in reason   # where to read on, and no name from the inside of the program
 
 
@@ -579,7 +584,7 @@ def test_help():
 
 
 def test_the_help_of_ask_begins_with_what_people_use_most():
-    said = cpqa('ask', '--help', env={'COLUMNS': '80'}).stdout
+    said = here('ask', '--help', env={'COLUMNS': '80'})
     first, rest = said.split('What is searched:')
     assert re.findall(r'^  (--[a-z-]+)', first, re.M) == ['--library', '--source', '--llm', '--since', '--json', '--trace']
     assert re.findall(r'^(\w.+):$', rest, re.M) == ['How it is found', 'How it is answered', 'With a language model', 'Other options']
@@ -691,11 +696,11 @@ def test_places_where_nothing_can_be_written(files, tmp_path):
 def tight(tmp_path):
     "Runs `cpqa` where at most `size` bytes can be written: in a small file system if we may mount one, else with a limit on each file."
     disk = tmp_path/'disk'
-    def run(size: int, library: Path, *argv):
+    def run(size: int, library: Path, *argv, how=cpqa):
         if mount(disk, size): limit = {}
-        else: limit = {'preexec_fn': lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
+        else: how, limit = cpqa, {'preexec_fn': lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
         shutil.copytree(library, disk/'library')
-        return disk/'library', cpqa(*argv, '--out', disk/'library', **limit)
+        return disk/'library', how(*argv, '--out', disk/'library', **limit)
     yield run
     if os.path.ismount(disk): unmount(disk)
 
@@ -707,7 +712,7 @@ def test_a_full_disk_while_terms_are_written(tight, bare, tmp_path):
 
 
 def test_a_full_disk_while_vectors_are_written(tight, bare, tmp_path):
-    library, done = tight(400_000, bare, 'index', 'build', write_beir(tmp_path/'many.jsonl', generated(400, words=2)))
+    library, done = tight(250_000, bare, 'index', 'build', write_beir(tmp_path/'many.jsonl', generated(120, words=2)), how=inside)
     complaint(done)
     unharmed(library)
 
@@ -722,12 +727,21 @@ def waiting_for(pipe: Path, running: subprocess.Popen) -> int:
     raise AssertionError(running.communicate())
 
 
+def asleep(running: subprocess.Popen) -> bool:
+    "Does it wait, and is not busy with an import? Where there is no /proc, nobody knows."
+    try: return Path(f'/proc/{running.pid}/stat').read_text().rpartition(')')[2].split()[0] == 'S'
+    except OSError: return True
+
+
 def interrupted(pipe: Path, *argv) -> subprocess.CompletedProcess:
     "Ctrl-C to a `cpqa` that waits for more from `pipe`."
     os.mkfifo(pipe)
     running = subprocess.Popen([CPQA, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
     end = waiting_for(pipe, running)
     os.write(end, b'{"_id": "1", "text": "The first of many."}\n')
+    for _ in range(10):   # it has read the line, and waits for the next
+        while not asleep(running): time.sleep(0.02)
+        time.sleep(0.02)
     for _ in range(6):   # the first can fall into an import that swallows it, as a person's can
         running.send_signal(signal.SIGINT)
         try: out, err = running.communicate(timeout=20)
@@ -753,18 +767,13 @@ def test_ctrl_c_while_a_question_is_answered(bare, tmp_path):
 
 @pytest.mark.parametrize('module, moment',
                          [('cpqa.retrieval.encoders', 'EmbeddedEncoder'), ('cpqa.answering.quoting_reader', 'QuotingReader')])
-def test_ctrl_c_at_each_stage_of_an_answer(module, moment, demo):
-    code = f'''
-import os, signal, sys
-import cpqa.cli, {module}
-class Late({module}.{moment}):
-    def __init__(self, *args, **kwargs):
-        os.kill(os.getpid(), signal.SIGINT)
-        super().__init__(*args, **kwargs)
-{module}.{moment} = Late
-sys.exit(cpqa.cli.main(['ask', {QUESTION!r}]))
-'''
-    complaint(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment()), 130)
+def test_ctrl_c_at_each_stage_of_an_answer(module, moment, demo, monkeypatch):
+    class Late(getattr(import_module(module), moment)):
+        def __init__(self, *args, **kwargs):
+            os.kill(os.getpid(), signal.SIGINT)
+            super().__init__(*args, **kwargs)
+    monkeypatch.setattr(f'{module}.{moment}', Late)
+    complaint(inside('ask', QUESTION), 130)
 
 
 # ---- passages: how they are cut, and what orders them
@@ -847,17 +856,14 @@ def test_ways_that_are_none(argv, why, tmp_path):
 
 # ---- the cache
 
-def test_an_answer_loads_no_training_library(demo):
-    code = (f'import sys; from cpqa.cli import main; code = main(["ask", {QUESTION!r}]); '
+def test_an_answer_loads_no_training_library_and_writes_nothing_into_the_home_folder(demo, tmp_path):
+    code = (f'import sys; from cpqa.cli import main; code = main(["ask", {QUESTION!r}, "--depth", "1"]); '
             'print(sorted({m.split(".")[0] for m in sys.modules})); sys.exit(code)')
-    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=environment())
+    env = environment(HOME=tmp_path, CPQA_CACHE=cache_dir(), XDG_CONFIG_HOME=None)
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, env=env)
     loaded = ast.literal_eval(done.stdout.splitlines()[-1])
-    assert done.returncode == 0 and 'openvino' in loaded
+    assert done.returncode == 0 and done.stderr == '' and 'openvino' in loaded
     assert {'torch', 'transformers', 'sentence_transformers', 'pandas', 'nbdev', 'openvino_telemetry'}.isdisjoint(loaded)
-
-
-def test_an_answer_writes_nothing_into_the_home_folder(demo, tmp_path):
-    good('ask', QUESTION, env={'HOME': str(tmp_path), 'CPQA_CACHE': str(cache_dir()), 'XDG_CONFIG_HOME': None})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -873,18 +879,16 @@ def test_a_damaged_demo_library_heals_itself(damage, demo, tmp_path):
     assert held(own) == held(theirs)
 
 
-def test_two_first_questions_at_the_same_time(tmp_path):
-    start = lambda: subprocess.Popen([CPQA, 'ask', QUESTION, '--json'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                     env=environment(CPQA_CACHE=tmp_path))
-    running = [start(), start()]
-    answers = [json.loads(out) for out, err in [r.communicate(timeout=300) for r in running]]
+def test_two_first_questions_at_the_same_time(firsts):
+    running, cache = firsts
+    answers = [json.loads(r.stdout) for r in running]
     assert [r.returncode for r in running] == [0, 0] and answers[0]['citations'] == answers[1]['citations'] != []
-    assert [p for p in tmp_path.rglob('.*') if p.parent.name != 'terms'] == []           # nothing half-made stays behind
+    assert [p for p in cache.rglob('.*') if p.parent.name != 'terms'] == []              # nothing half-made stays behind
 
 
 def test_a_full_disk_when_the_demo_library_is_built(tmp_path):
     if not mount(tmp_path/'disk', 2**18): pytest.skip('may not mount a file system here')
     try:
-        complaint(cpqa('ask', QUESTION, env={'CPQA_CACHE': tmp_path/'disk'}))
+        complaint(inside('ask', QUESTION, env={'CPQA_CACHE': tmp_path/'disk'}))
         assert [p for p in (tmp_path/'disk').rglob('*') if p.is_file()] == []
     finally: unmount(tmp_path/'disk')

@@ -5,12 +5,13 @@ import os
 import random
 import re
 import shutil
+import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
 from conftest import cases
-from helpers import complaint, cpqa, escapes, good, inside, untroubled, write_beir
+from helpers import complaint, cpqa, escapes, inside, untroubled, write_beir
 
 from cpqa.core.records import Document
 from cpqa.evaluation.collections import Question, Questions, read_qrels
@@ -285,7 +286,7 @@ def test_sources_are_excluded(reranker, orchard, tmp_path):
     folder, library = orchard
     argv = ('retrieval', '--data', folder, '--library', library, '--retriever', 'bm25', *reranker)
     plain, cut = report(tmp_path, *argv, '--run-file', tmp_path/'all'), report(tmp_path, *argv, '--exclude-source', '--run-file',
-                                                                               tmp_path/'cut', how=cpqa)
+                                                                               tmp_path/'cut')
     every, found = hits_of(tmp_path/'all'), hits_of(tmp_path/'cut')
     assert {q: set(every[q]) - set(found[q]) for q in PICKED} == {'q1': {'d0'}, 'q2': {'d0', 'd7'}, 'q3': set(), 'q4': set()}
     assert (plain['switches'], plain['queries_with_source'], plain['relevant_excluded'],
@@ -390,7 +391,7 @@ def test_vectors_and_both_rerankers(tmp_path):
                                                 grades={'q1': {'d1': 2}, 'q2': {'d2': 1}})
     for way, more in (('dense', []), ('hybrid', ['--reranker', 'cosine']), ('hybrid', ['--reranker', 'bm25', '--depth', 1]),
                       ('hybrid', ['--reranker', 'default'])):
-        found = report(tmp_path, 'retrieval', '--data', folder, '--retriever', way, *more, how=cpqa if way == 'dense' else inside)
+        found = report(tmp_path, 'retrieval', '--data', folder, '--retriever', way, *more)
         assert (found['n_failed'], value(found, 'nDCG@10'),
                 value(found, 'R@10')) == (0, 1,
                                           1) and found['system']['parts'] == {'retriever': way, 'reranker': more[1] if more else 'none'}
@@ -468,17 +469,16 @@ def test_hostile_names_steer_no_terminal(tmp_path):
 
 @pytest.mark.parametrize('task', ['retrieval', 'passages'])
 def test_a_reranker_that_nobody_knows(task, garden, trials, empty):
-    done = cpqa('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25', '--reranker', 'magic',
-                env=empty)
+    done = inside('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25', '--reranker', 'magic',
+                  env=empty)
     assert "'magic' is not a reranker: choose " in complaint(done)
     assert not Path(empty['CPQA_CACHE']).exists()
 
 
 @pytest.mark.parametrize('task', ['retrieval', 'passages'])
-def test_without_the_extra(task, garden, trials, tmp_path, empty):
-    for name in ('ir_measures', 'scipy'): (tmp_path/f'{name}.py').write_text(f'raise ModuleNotFoundError("none", name={name!r})')
-    done = cpqa('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25',
-                env={'PYTHONPATH': str(tmp_path), **empty})
+def test_without_the_extra(task, garden, trials, monkeypatch, empty):
+    for name in ('ir_measures', 'scipy', 'scipy.stats'): monkeypatch.setitem(sys.modules, name, None)
+    done = inside('eval', task, '--data', {'retrieval': garden, 'passages': trials}[task], '--retriever', 'bm25', env=empty)
     assert 'cpqa[eval]' in complaint(done)
     assert not Path(empty['CPQA_CACHE']).exists()
 
@@ -514,8 +514,7 @@ def trials(tmp_path_factory) -> Path:
 @pytest.mark.parametrize('packed', [False, True])
 def test_a_passage_counts_from_half_a_span(packed, trials, tmp_path):
     folder = trials if not packed else marked(tmp_path/'trials', (trials/'questions.jsonl').read_text().splitlines(), packed=True)
-    found = report(tmp_path, 'passages', '--data', folder, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--scope', 'article',
-                   how=inside if packed else cpqa)
+    found = report(tmp_path, 'passages', '--data', folder, '--segmenter', 'fixed:5:0', '--retriever', 'bm25', '--scope', 'article')
     assert {name: (m['value'], m['n']) for name,
             m in found['measures'].items()} == {name: (0.6, 5) for name in ('Hits@5', 'MRR@5', 'Hits@320words', 'Hits@640words')}
     assert (found['n_questions'], found['n_failed'], found['n_without_hits'], found['n_articles'], found['n_passages'],
@@ -640,7 +639,7 @@ def scored(folder: Path, file: Path, data: Path, policy: str = 'wrong', *more, h
 
 @pytest.mark.parametrize('policy, right, n', [('wrong', 2, 8), ('abstain', 2, 2), ('first-option', 3, 8), ('random', None, 8)])
 def test_policies(policy, right, n, drinks, answers, tmp_path):
-    found = scored(tmp_path, answers, drinks, policy, how=cpqa if policy == 'random' else inside)
+    found = scored(tmp_path, answers, drinks, policy)
     assert {'accuracy', 'coverage', 'macro_f1'} <= found['measures'].keys() and (found['policy'], found['n']) == (policy, 8)
     assert found['measures']['accuracy']['n'] == n and found['measures']['coverage']['n'] == 8 and value(found, 'coverage') == 0.25
     assert found['failures'] == {kind: 1 for kind in ('api error', 'empty', 'missing', 'none of the options', 'refused', 'several')}
@@ -771,7 +770,7 @@ def test_ids_that_lost_a_character_and_whole_ones(tmp_path):
 # ---- datasets
 
 def test_the_list_of_sets():
-    lines = [line.split() for line in good('datasets', 'list').splitlines()]
+    lines = [line.split() for line in went('datasets', 'list').splitlines()]
     assert [line[0] for line in lines][:5] == ['mmlu', 'medqa', 'medmcqa', 'pubmedqa', 'pqa-l'] and len(lines) == 10
     assert all(int(line[1].replace(',', '')) > 0 and line[-1].startswith('http') for line in lines)
 
@@ -784,7 +783,7 @@ def test_downloads_that_fail(argv, why, tmp_path):
     (tmp_path/'file').write_text('')
     nowhere = {name: 'http://127.0.0.1:9'
                for name in ('http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY')} | {'no_proxy': None, 'NO_PROXY': None}
-    assert why in complaint(cpqa('datasets', 'download', *argv, cwd=tmp_path, env=nowhere))
+    assert why in complaint(inside('datasets', 'download', *argv, cwd=tmp_path, env=nowhere))
 
 
 def five(folder: Path) -> Path:
@@ -842,7 +841,7 @@ EVERY = ['anatomy-000', 'anatomy-001', '0000', 'a-2', '7', 'y1']
 
 
 def test_cmmqa(sets, tmp_path):
-    ids, found = cancers(sets, tmp_path/'out.jsonl', how=cpqa)
+    ids, found = cancers(sets, tmp_path/'out.jsonl')
     assert ids == EVERY and [(a['field'], a['option']) for a in found
                              if a['field'] != 'question'] == [('options', 'B'), ('options', 'A'), ('context', '')]
     assert [there(a) for a in found] == ['melanoma', 'glioma', 'Hodgkin’s lymphoma', 'tumours of the lung', 'breast cancer',
@@ -940,7 +939,7 @@ def test_only_a_file_without_this_set(sets, tmp_path):
 @pytest.fixture(scope='module')
 def library(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp('library')
-    good('index', 'build', write_beir(folder/'garden.jsonl', GARDEN[:30]), '--out', folder/'garden', '--no-vectors')
+    went('index', 'build', write_beir(folder/'garden.jsonl', GARDEN[:30]), '--out', folder/'garden', '--no-vectors')
     return folder/'garden'
 
 
@@ -984,7 +983,7 @@ def test_half_a_command(argv):
 
 def test_a_published_cell(data_dir, tmp_path):
     found = report(tmp_path, 'answers', '--recorded', data_dir/'recorded_answers'/'mmlu.gpt-4_cot.jsonl.gz', '--dataset', 'mmlu', '--data',
-                   data_dir, '--policy', 'first-option', how=cpqa)
+                   data_dir, '--policy', 'first-option')
     assert (round(100 * value(found, 'accuracy'), 2), found['n'], found['faults']['count'],
             found['answers_to_unknown_questions']) == (89.44, 1089, 0, 0)
 

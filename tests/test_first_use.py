@@ -1,12 +1,12 @@
 """The library as one first writes it: what stands at the top of `cpqa`, what it costs, and what somebody sees who watches."""
-import os
-import pty
+import io
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 from conftest import ROOT
-from helpers import environment, write_beir
+from helpers import environment, good, inside, screen, write_beir
 
 import cpqa
 from cpqa.core.records import Answer, Document
@@ -47,26 +47,19 @@ def test_a_wrong_library_is_refused_by_the_constructor(tmp_path):
     with pytest.raises(LibraryError, match='is not a library'): cpqa.CancerQA(str(tmp_path))
 
 
-def test_a_printed_answer_is_what_the_terminal_shows():
+def test_a_printed_answer_is_what_the_terminal_shows(monkeypatch, loaded_once):
     question = 'Is tisagenlecleucel effective for B-cell lymphoma?'
-    printed = python(f'from cpqa import CancerQA; print(CancerQA().ask({question!r}))').stdout
-    shown = python(f'import sys; from cpqa.cli import main; sys.exit(main(["ask", {question!r}]))').stdout
+    monkeypatch.setenv('COLUMNS', '2000')
+    with redirect_stdout(io.StringIO()) as printed: print(cpqa.CancerQA().ask(question))
     words = lambda text: ' '.join(text.replace('─', '').replace('╭', '').replace('╮', '').replace('│', '').split())
-    assert '\x1b' not in printed and words(printed) == words(shown) != ''
+    assert '\x1b' not in printed.getvalue() and words(printed.getvalue()) == words(good('ask', question, how=inside)) != ''
 
 
-BUILD = 'import sys; from cpqa import build_index; build_index(sys.argv[1], sys.argv[2])'
-
-
-def test_progress_shows_on_a_terminal_and_nowhere_else(tmp_path):
+def test_progress_shows_on_a_terminal_and_nowhere_else(tmp_path, monkeypatch, loaded_once):
     file = write_beir(tmp_path/'toy.jsonl', TOY)
-    piped = subprocess.run([sys.executable, '-c', BUILD, file, tmp_path/'piped'], capture_output=True, text=True, env=environment())
-    assert (piped.returncode, piped.stdout, piped.stderr) == (0, '', '')
-    ours, theirs = pty.openpty()
-    done = subprocess.run([sys.executable, '-c', BUILD, file, tmp_path/'seen'], stdout=subprocess.PIPE, stderr=theirs,
-                          stdin=subprocess.DEVNULL,
-                          env=environment(TERM='xterm-256color'))
-    os.close(theirs)
-    said = os.read(ours, 100_000).decode()
-    os.close(ours)
-    assert done.returncode == 0 and done.stdout == b'' and 'reading' in said
+    monkeypatch.setenv('TERM', 'xterm-256color')
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err: cpqa.build_index(file, tmp_path/'piped')
+    assert (out.getvalue(), err.getvalue()) == ('', '')
+    with screen() as (terminal, said), redirect_stdout(io.StringIO()) as out, redirect_stderr(terminal):
+        cpqa.build_index(file, tmp_path/'seen')
+    assert out.getvalue() == '' and 'reading' in said[0]

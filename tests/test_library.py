@@ -2,19 +2,21 @@
 files."""
 import hashlib
 import json
+import multiprocessing
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, cases
+from conftest import NIGHTLY, cases
+from elsewhere import again_and_again, build, dying
 from filelock import FileLock
-from helpers import environment, generated, held, hidden, write_beir
+from helpers import generated, held, hidden, write_beir
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,55 +29,46 @@ from cpqa.retrieval.term_search import TermRetriever
 
 # ---- builds that are killed
 
-# Builds a library of terms and a part from a BEIR file, and says on the standard output how far it is.
-BUILD = '''
-import sys
-from cpqa.literature.library import build_library
-class Shout:
-    name = 'shout'
-    def build(self, documents, folder, progress):
-        with open(folder/'titles.txt', 'w') as f:
-            for d in documents: f.write(d.title.upper() + '\\n')
-        print('part', flush=True)
-        return {'case': 'upper'}
-def main(source, out):
-    print('start', flush=True)
-    build_library([source], out, parts=[Shout()])
-    print('end', flush=True)
-'''
-MAIN = '\nif __name__ == "__main__": main(*sys.argv[1:])\n'
+# Forty processes: a server that has imported what they need forks them.
+PROCESSES = multiprocessing.get_context('forkserver')
+PROCESSES.set_forkserver_preload(['cpqa.literature.library'])
+SIZE = 600
 
 
 class Build:
-    "Such a build in a process of its own, and the times at which it says something."
-    def __init__(self, source: Path, out: Path, *more: str, code: str = BUILD + MAIN):
-        self.running = subprocess.Popen([sys.executable, '-c', code, source, out, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True,
-                                        env=environment(PYTHONPATH=str(ROOT)))
-        self.heard = {}
+    "What `elsewhere` can do, in a process of its own, and the times at which it says something."
+    def __init__(self, work: Callable, *args):
+        self.ear, mouth = PROCESSES.Pipe(duplex=False)
+        self.running, self.heard = PROCESSES.Process(target=work, args=(mouth, *args)), {}
+        self.running.start()
+        mouth.close()
 
     def until(self, word: str):
-        while word not in self.heard and (line := self.running.stdout.readline()): self.heard[line.strip()] = time.monotonic()
+        with suppress(EOFError):
+            while word not in self.heard: self.heard[self.ear.recv()] = time.monotonic()
         return self
 
+    def end(self) -> int:
+        self.running.join()
+        return self.running.exitcode
+
     def kill(self) -> int:
-        self.running.send_signal(signal.SIGKILL)
-        self.running.communicate()
-        return self.running.returncode
+        self.running.kill()
+        return self.end()
 
 
 @pytest.fixture(scope='module')
 def generations(tmp_path_factory) -> dict[str, Path]:
     "Two corpora that share no document."
     folder = tmp_path_factory.mktemp('corpora')
-    return {name: write_beir(folder/f'{name}.jsonl', generated(1500, prefix=f'{name}-', seed=n)) for n, name in enumerate(('odd', 'even'))}
+    return {name: write_beir(folder/f'{name}.jsonl', generated(SIZE, prefix=f'{name}-', seed=n)) for n, name in enumerate(('odd', 'even'))}
 
 
 def generation(folder: Path) -> str:
     "Which of the two corpora a library holds: all of it, with its part, and nothing else."
     documents = held(folder)
     name = documents[0][0].split('-')[0]
-    assert [id for id, _ in documents] == [f'{name}-{i}' for i in range(1500)]
+    assert [id for id, _ in documents] == [f'{name}-{i}' for i in range(SIZE)]
     assert (folder/'shout'/'titles.txt').read_text().splitlines() == [title.upper() for _, title in documents]
     return name
 
@@ -85,51 +78,30 @@ def other(name: str) -> str: return {'odd': 'even', 'even': 'odd'}[name]
 
 def test_a_killed_build_leaves_the_old_library_or_the_new(generations, tmp_path):
     out, r = tmp_path/'library', random.Random(7)
-    measured = Build(generations['odd'], out).until('end')
-    assert measured.running.wait() == 0
+    measured = Build(build, generations['odd'], out).until('end')
+    assert measured.end() == 0
     total, last = (measured.heard['end'] - measured.heard[word] for word in ('start', 'part'))
     now, killed = generation(out), 0
     for n in range(20):
-        build = Build(generations[other(now)], out)
-        build.until('part' if n % 2 else 'start')                # every second one dies where files are moved into place
+        mortal = Build(build, generations[other(now)], out)
+        mortal.until('part' if n % 2 else 'start')               # every second one dies where files are moved into place
         time.sleep(r.random() * (last if n % 2 else total))
-        killed += build.kill() == -signal.SIGKILL
+        killed += mortal.kill() == -signal.SIGKILL
         found = generation(out)
         assert found in (now, other(now))
         now = found
     assert killed >= 10
-    assert Build(generations[other(now)], out).until('end').running.wait() == 0
+    assert Build(build, generations[other(now)], out).end() == 0
     assert generation(out) == other(now) and hidden(tmp_path) == []
 
 
-# Dies at a moment of its choice: before or after the n-th rename, or while the old library is removed.
-DYING = BUILD + '''
-import os, pathlib, shutil
-renames, rename, rmtree = 0, pathlib.Path.rename, shutil.rmtree
-moment = sys.argv[3]
-def dying_rename(self, target):
-    global renames
-    renames += 1
-    if moment == f'before rename {renames}': os._exit(9)
-    result = rename(self, target)
-    if moment == f'after rename {renames}': os._exit(9)
-    return result
-def dying_rmtree(path, *args, **kwargs):
-    if moment == 'removing' and renames == 2:
-        for n, file in enumerate(sorted(pathlib.Path(path).rglob('*'))):
-            if n % 2 and file.is_file(): file.unlink()
-        os._exit(9)
-    return rmtree(path, *args, **kwargs)
-pathlib.Path.rename, shutil.rmtree = dying_rename, dying_rmtree
-main(*sys.argv[1:3])
-'''
 MOMENTS = {'before rename 1': 'odd', 'after rename 1': 'odd', 'before rename 2': 'odd', 'after rename 2': 'even', 'removing': 'even'}
 
 
 def dead(generations, out: Path, moment: str):
     "A library that holds 'odd', and a build of 'even' that died at this moment."
-    assert Build(generations['odd'], out).until('end').running.wait() == 0
-    assert Build(generations['even'], out, moment, code=DYING).until('end').running.wait() == 9
+    assert Build(build, generations['odd'], out).end() == 0
+    assert Build(dying, generations['even'], out, moment).end() == 9
 
 
 @pytest.mark.parametrize('moment, survivor', MOMENTS.items(), ids=MOMENTS)
@@ -137,7 +109,7 @@ def test_a_build_that_dies_at_each_step_of_the_swap(moment, survivor, generation
     out = tmp_path/'library'
     dead(generations, out, moment)
     assert generation(out) == survivor and generation(out) == survivor
-    assert Build(generations['odd'], out).until('end').running.wait() == 0
+    assert Build(build, generations['odd'], out).end() == 0
     assert generation(out) == 'odd' and hidden(tmp_path) == []
 
 
@@ -168,7 +140,7 @@ def failing(n: int, error: BaseException):
                          ids=lambda e: type(e).__name__)
 def test_a_build_that_fails_leaves_nothing_behind(error, tmp_path):
     before = build_library([[Document(id='1', text='tea')]], tmp_path/'library').ids
-    for n in (1, 50) * 15:                                       # the term index writes in threads of its own
+    for n in (1, 50) * (15 if NIGHTLY else 4):                   # the term index writes in threads of its own
         with pytest.raises(BaseException) as caught: build_library([failing(n, error)], tmp_path/'library')
         assert isinstance(caught.value, LibraryError if isinstance(error, OSError) else type(error))
         assert [p.name for p in tmp_path.iterdir()] == ['library']
@@ -231,20 +203,9 @@ def test_a_lock_that_is_handed_on_still_locks(tmp_path, monkeypatch):
     finally: waiting[0].release()
 
 
-CROWD = '''
-import sys
-from cpqa.core.records import Document
-from cpqa.literature.library import build_library
-for i in range(25): build_library([[Document(id=f'{sys.argv[1]}-{i}-{j}', text='tea') for j in range(30)]], sys.argv[2], wait=60)
-'''
-
-
 def test_many_builds_that_wait_for_each_other(tmp_path):
-    crowd = [subprocess.Popen([sys.executable, '-c', CROWD, str(n), tmp_path/'library'], stderr=subprocess.PIPE, text=True,
-                              env=environment(PYTHONPATH=str(ROOT)))
-             for n in range(4)]
-    errors = [process.communicate()[1].splitlines()[-1:] for process in crowd]
-    assert errors == [[]] * 4
+    crowd = [Build(again_and_again, str(n), tmp_path/'library', 25 if NIGHTLY else 8) for n in range(4)]
+    assert [process.end() for process in crowd] == [0] * 4
     assert len(held(tmp_path/'library')) == 30 and hidden(tmp_path) == []
 
 

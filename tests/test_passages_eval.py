@@ -10,11 +10,12 @@ import pytest
 from conftest import cases, sample
 from cpqa.core.errors import CpqaError
 from cpqa.core.records import Document, Passage
+from cpqa.evaluation import metrics
 from cpqa.evaluation import passages as module
 from cpqa.evaluation.collections import marked_sections, read_marked
 from cpqa.evaluation.metrics import words_needed
 from cpqa.evaluation.passages import RETRIEVERS, evaluate_passage_grid, evaluate_passages, grid_lines, names, part_of
-from cpqa.evaluation.statistics import StatisticsError, paired_bootstrap, paired_by_group
+from cpqa.evaluation.statistics import StatisticsError, bootstrap, paired_bootstrap, paired_by_group
 from cpqa.evaluation.tasks import report_lines
 from cpqa.passages.sentences import sentences
 
@@ -58,7 +59,9 @@ def folder_of(folder, texts=TEXTS, asked=ASKED):
 def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('CPQA_CACHE', str(tmp_path_factory.mktemp('cache')))
-        patch.setattr(module, 'paired_by_group', lambda *a, **_: paired_by_group(*a, resamples=2_000))   # enough for four questions
+        # enough for four questions
+        patch.setattr(module, 'paired_by_group', lambda *a, **_: paired_by_group(*a, resamples=2_000))
+        patch.setattr(metrics, 'bootstrap', lambda *a, **more: bootstrap(*a, **{'resamples': 1_000} | more))
         yield
 
 

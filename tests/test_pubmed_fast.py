@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from conftest import ROOT, cases, examples
+from elsewhere import dead, failing, marking
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
@@ -143,9 +143,6 @@ def test_records_larger_than_a_block(tmp_path):
 
 # ---- side by side
 
-def failing(path): raise ZeroDivisionError('a fault')
-
-
 def test_many_files_come_in_order(tmp_path):
     files = [tmp_path/f'{n}.xml.gz' for n in range(3)]
     for n, path in enumerate(files): write_pubmed([Document(str(10_000 * n + i), title='T') for i in range(1, 800 - 300 * n)], path)
@@ -163,17 +160,9 @@ def test_a_reader_s_own_fault_names_the_file(tmp_path):
         list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, failing))
 
 
-def dying(path): os._exit(7)
-
-
 def test_a_dead_worker_is_noticed(tmp_path):
     with pytest.raises(ReadError, match=r'x\.xml: the process that read it has ended with 7'):
-        list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, dying))
-
-
-def marking(path):
-    yield from (Document(str(i), title='T' * 2000) for i in range(1, 5001))
-    Path(f'{path}.done').touch()
+        list(read_files([tmp_path/'x.xml', tmp_path/'y.xml'], 2, dead))
 
 
 def test_no_worker_waits_for_its_listener_and_nothing_is_left(tmp_path, monkeypatch):
@@ -192,7 +181,7 @@ def test_no_worker_waits_for_its_listener_and_nothing_is_left(tmp_path, monkeypa
 
 FULL = '''
 import resource, sys
-from test_pubmed_fast import marking
+from elsewhere import marking
 from cpqa.literature.parallel_reading import read_files
 if __name__ == '__main__':
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, 1_500_000))

@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from conftest import cases
+from conftest import NIGHTLY
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -219,27 +220,27 @@ def test_tango_covers(n, only_a, only_b):
 def test_bootstrap_covers(n, least, most):
     "About 95 % of many questions, a little less of few, as the notebook says."
     draw = np.random.default_rng(2)
-    held = [(i := bootstrap(draw.exponential(1, n), resamples=500, seed=s)).low <= 1 <= i.high for s in range(1_000)]
+    held = [(i := bootstrap(draw.exponential(1, n), resamples=500, seed=s)).low <= 1 <= i.high for s in range(1_000 if NIGHTLY else 500)]
     assert least < np.mean(held) < most
 
 
 def test_only_whole_groups_cover_questions_that_are_alike():
     "Sixty articles of one to nine questions each, easy or hard together: taken one by one, questions promise too much."
-    draw, held = np.random.default_rng(7), {'groups': 0, 'questions': 0}
-    for s in range(400):
+    draw, held, n = np.random.default_rng(7), {'groups': 0, 'questions': 0}, 400 if NIGHTLY else 150
+    for s in range(n):
         sizes = draw.integers(1, 10, 60)
         groups = np.repeat(np.arange(60), sizes)
         values = np.repeat(draw.normal(0, 1, 60), sizes) + draw.normal(0, .5, sizes.sum())     # the truth is 0
         for name, of in (('groups', groups), ('questions', None)):
             i = bootstrap(values, resamples=400, seed=s, groups=of)
             held[name] += i.low <= 0 <= i.high
-    assert .91 < held['groups'] / 400 < .98 and held['questions'] / 400 < .75
+    assert .91 < held['groups'] / n < .98 and held['questions'] / n < .75
 
 
 def test_p_is_below_a_twentieth_for_at_most_a_twentieth():
     draw = np.random.default_rng(3)
-    exact = [mcnemar_counts(int(b), int(c), 100).p < .05 for b, c, _ in draw.multinomial(100, [.1, .1, .8], size=2_000)]
-    flips = [permutation(draw.normal(size=8), draw.normal(size=8)) < .05 for _ in range(400)]
+    exact = [mcnemar_counts(int(b), int(c), 100).p < .05 for b, c, _ in draw.multinomial(100, [.1, .1, .8], size=2_000 if NIGHTLY else 500)]
+    flips = [permutation(draw.normal(size=8), draw.normal(size=8)) < .05 for _ in range(400 if NIGHTLY else 200)]
     assert np.mean(exact) < .05 and np.mean(flips) < .08
 
 
