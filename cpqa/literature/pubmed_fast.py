@@ -137,7 +137,10 @@ _LANGUAGES, _TYPES = _Memory(_each_in('Language'), 5_000), _Memory(_each_in('Pub
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #a561a5ee
 _A = rb'(?: [A-Za-z]+="[^"<]*")*+'       # any attributes
-_FRONT = re.compile(rb'\s*+<PubmedArticle>\s*+<MedlineCitation%s>\s*+<PMID(?: Version="[0-9]+")?>([0-9]+)</PMID>' % _A)
+_DAY = rb'(?:\s*+<(?:Year>[^<]*+</Year|Month>[^<]*+</Month|Day>[^<]*+</Day)>)*+\s*+'
+_FRONT = re.compile(rb'\s*+<PubmedArticle>\s*+<MedlineCitation%s>\s*+<PMID(?: Version="[0-9]+")?>([0-9]+)</PMID>\s*+'
+                    rb'(?:<DateCreated>%s</DateCreated>\s*+)?(?:<DateCompleted>%s</DateCompleted>\s*+)?'
+                    rb'(?:<DateRevised>(%s)</DateRevised>\s*+)?' % (_A, _DAY, _DAY, _DAY))
 _JOURNAL = re.compile(
     rb'<Article%s>\s*+<Journal>\s*+(?:<ISSN%s>[^<]*+</ISSN>\s*+)?<JournalIssue%s>\s*+(?:<Volume>[^<]*+</Volume>\s*+'
     rb')?(?:<Issue>[^<]*+</Issue>\s*+)?'
@@ -223,18 +226,18 @@ def _mesh_in(xml: bytes) -> tuple[MeshHeading, ...]:
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #4683829b
 def _front(r: bytes) -> tuple:
-    "PMID, title, text, sections, date, year, journal, its abbreviation and the DOIs; and last where the abstract ends."
+    "PMID, title, text, sections, date, year, journal, its abbreviation, the DOIs, when it was revised; and last where the abstract ends."
     first = _here(_FRONT, r, 0)
-    m = _here(_JOURNAL, r, _to(b'<Article ', r, first.end()))
-    pmid, (when, _, journal, short) = first[1].decode(), m.groups(b'')
+    m = _here(_JOURNAL, r, first.end())
+    pmid, (when, _, journal, short), revised = first[1].decode(), m.groups(b''), _DATES[first[2] or b''][0]
     date, year = _DATES[when]
     if not date: raise Odd('its date stands elsewhere')
     at = _to(b'</ArticleTitle>', r, m.end())
     title, m = _field(r[m.end():at]), _here(_PLACE, r, at)
     dois, at = _ONLINE.findall(m[2]) if m[2] else [], m.end()
-    if not m[3]: return pmid, title, '', (), date, year, _JOURNALS[journal], _JOURNALS[short], dois, at
+    if not m[3]: return pmid, title, '', (), date, year, _JOURNALS[journal], _JOURNALS[short], dois, revised, at
     end = _to(b'</Abstract>', r, at)
-    return pmid, title, *_abstract_in(r[at:end]), date, year, _JOURNALS[journal], _JOURNALS[short], dois, end + 11
+    return pmid, title, *_abstract_in(r[at:end]), date, year, _JOURNALS[journal], _JOURNALS[short], dois, revised, end + 11
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #ccbe22c6
 def _credits(r: bytes, at: int, title: str) -> tuple:
@@ -274,7 +277,7 @@ def _lists(r: bytes, at: int, text: str) -> tuple:
 # %% ../../nbs/literature/pubmed_fast.ipynb #782eb832
 def _document(r: bytes) -> Document:
     "The document of a PubmedArticle without its last tag."
-    pmid, title, text, sections, date, year, journal, abbreviation, dois, at = _front(r)
+    pmid, title, text, sections, date, year, journal, abbreviation, dois, revised, at = _front(r)
     authors, languages, types, short, at = _credits(r, at, title)
     corrections, mesh, ids = _lists(r, at, text)
     short = short or abbreviation
@@ -282,7 +285,7 @@ def _document(r: bytes) -> Document:
                       map(_field, dois)) or (first_match(DOI_PATTERN, [_field(t) for kind, t in ids if kind == b'doi']) if ids else '')
     pmcid = first_match(PMCID_PATTERN, [_field(t) for kind, t in ids if kind != b'doi']) if ids else ''
     return Document(pmid, title, text, sections, year, journal or short, types, mesh, languages, doi, pmcid, corrections, 'pubmed', authors,
-                    date, short)
+                    date, short, revised=revised)
 
 def _usual(r: bytes, sound: _WellFormed) -> Document | None:
     "The document of a PubmedArticle without its last tag; None where anything is unusual."
