@@ -58,7 +58,8 @@ def files(folder: Path) -> list[Path]:
 
 
 STATUS = {'1': 'retracted', '2': 'retracted', '3': 'retracted', '4': 'expression of concern', '5': 'retracted', '6': 'retracted',
-          'PMC6': 'retracted', '7': 'expression of concern', '903': 'retraction notice', 'PMC905': 'retraction notice', '904': '', '907': ''}
+          'PMC6': 'retracted', '7': 'expression of concern', '903': 'retraction notice', 'PMC905': 'retraction notice',
+          '904': '', '907': ''}
 
 
 def test_what_became_of_a_paper_does_not_depend_on_the_order_of_the_files(tmp_path):

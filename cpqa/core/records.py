@@ -72,10 +72,15 @@ class Correction(Record, frozen=True):
     pmid: str = ''
     note: str = ''
 
-# %% ../../nbs/core/records.ipynb #bf48c29c
+# %% ../../nbs/core/records.ipynb #4069957f
 def _demand(ok: bool, message: str):
     if not ok: raise ValueError(message)
 
+def _dated(date: str, what: str):
+    _demand(not date or bool(re.fullmatch('[0-9]{4}(-[0-9]{2}){0,2}', date)),
+            f'{what} is {date[:40]!r}, expected one like 2019, 2019-03 or 2019-03-12')
+
+# %% ../../nbs/core/records.ipynb #bf48c29c
 class Document(Record, frozen=True):
     "An article: bibliography, MeSH headings, and the `text` whose character offsets passages refer to."
     id: str                                   # PMID ('29226797') or PMCID ('PMC3540956')
@@ -100,10 +105,8 @@ class Document(Record, frozen=True):
     def __post_init__(self):
         _demand(0 < len(self.id) <= 100 and self.id.isprintable() and ' ' not in self.id,
                 f'a document needs an id of 1 to 100 printable characters without white space (a PMID or a PMCID), got {self.id[:40]!r}')
-        _demand(not self.date or bool(re.fullmatch('[0-9]{4}(-[0-9]{2}){0,2}', self.date)),
-                f'the date of {self.id} is {self.date[:40]!r}, expected one like 2019, 2019-03 or 2019-03-12')
-        _demand(not self.revised or bool(re.fullmatch('[0-9]{4}(-[0-9]{2}){0,2}', self.revised)),
-                f'{self.id} was revised on {self.revised[:40]!r}, expected a date like 2019, 2019-03 or 2019-03-12')
+        _dated(self.date, f'the date of {self.id}')
+        _dated(self.revised, f'the date of revision of {self.id}')
         for s in self.sections:
             _demand(0 <= s.start <= s.end <= len(self.text),
                     f'section {s.label!r} of {self.id} spans {s.start}:{s.end}, outside its text of {len(self.text)} characters')
