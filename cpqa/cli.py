@@ -65,9 +65,12 @@ def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranke
     found = list(zip(hits, qa.library.documents(h.id for h in hits)))
     if as_json:
         kind = score_kind(retriever, reranker)
-        return print_json([{'rank': n, 'id': h.id, 'score': h.score, 'score_kind': kind, 'title': d.title, 'year': d.year, 'url': d.url}
+        return print_json([{'rank': n, 'id': h.id, 'score': h.score, 'score_kind': kind, 'title': d.title, 'year': d.year, 'url': d.url,
+                            'status': d.status}
                            for n, (h, d) in enumerate(found, 1)])
-    for n, (h, d) in enumerate(found, 1): print(f'{n:3}  {plain(h.id):10}  {d.year or "    "}  {plain(d.title or d.text)[:100]}')
+    for n, (h, d) in enumerate(found, 1):
+        said = f'[{d.status}] ' * bool(d.status) + plain(d.title or d.text)
+        print(f'{n:3}  {plain(h.id):10}  {d.year or "    "}  {said[:100]}')
     if not found: print('Nothing in this library matches the query.')
 
 # %% ../nbs/cli.ipynb #69979d66
@@ -94,7 +97,7 @@ def _build(files: tuple[str, ...], out: str, no_vectors: bool, encoder: str | No
     print(f"{counts['documents']:,} documents in {out} ({counts['replaced']:,} replaced by a later record, "
           f"{counts['deleted']:,} deleted, {counts['skipped']:,} bad records left out)")
     for line in skipped[:10]: print(f'cpqa: left out {plain(line)}', file=sys.stderr)
-    if counts['skipped'] > 10: print(f"cpqa: and {counts['skipped'] - 10:,} more", file=sys.stderr)
+    if (more := counts['skipped'] + counts.get('shortened', 0) - 10) > 0: print(f'cpqa: and {more:,} more', file=sys.stderr)
     if counts['skipped'] and strict: raise CpqaError(f"{counts['skipped']:,} bad records were left out, and --strict was given")
 
 # %% ../nbs/cli.ipynb #4b38c2bd

@@ -28,10 +28,11 @@ def plain(text: str) -> str:
     return ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
 
 def source_line(citation: Citation) -> str:
-    "The source of a citation in one line: title, journal, year, PMID; a demo note says that its words are ours."
+    "The source of a citation in one line: title, journal, year, PMID, what became of it; a demo note says that its words are ours."
     parts = (citation.title, citation.journal, str(citation.year or ''), citation.label)
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
-    return ' '.join(ended).rstrip('.') + (' (our note on it)' if citation.source == 'note' else '')
+    became = f' ({plain(citation.status)})' if citation.status else ''
+    return ' '.join(ended).rstrip('.') + became + (' (our note on it)' if citation.source == 'note' else '')
 
 # %% ../nbs/display.ipynb #beeec698
 def _papers(n: int) -> str: return '1 paper' if n == 1 else f'{n} papers'

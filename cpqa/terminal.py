@@ -49,10 +49,13 @@ def first_said(question: str, as_json: bool) -> Iterator[bool]:
         raise
 
 # %% ../nbs/terminal.ipynb #f2fa9a9d
+_UNSEEN = re.compile('[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb'
+                     '\U000e0000-\U000e007f]')
+
 def print_json(data: Any):
-    "Prints plain values as JSON, escaped where the standard output is not UTF-8."
+    "Prints plain values as JSON, escaped where the standard output is not UTF-8, and where a character could steer a terminal or hide."
     utf8 = (getattr(sys.stdout, 'encoding', None) or 'utf-8').lower().replace('-', '') == 'utf8'
-    print(json.dumps(data, ensure_ascii=not utf8, indent=1))
+    print(_UNSEEN.sub(lambda m: json.dumps(m[0])[1:-1], json.dumps(data, ensure_ascii=not utf8, indent=1)))
 
 # %% ../nbs/terminal.ipynb #5a011244
 def reads(read: Callable[[str], Any], right: Callable[[Any], bool], wanted: str) -> Callable[[Any], Any]:

@@ -31,6 +31,7 @@ from cpqa.core.records import NOT_ADVICE, Document
 from cpqa.core.storage import cache_dir
 from cpqa.libraries import demo_library
 from cpqa.literature.demo_notes import demo_notes
+from cpqa.terminal import print_json
 from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import EmbeddedEncoder, prepare_encoder
 
@@ -217,7 +218,19 @@ def test_a_hostile_document_steers_no_terminal(tmp_path):
             here('search', 'aspirin', '--library', tmp_path/'library', '--retriever', 'bm25'),
             here('ask', 'Does aspirin prevent polyps?', '--library', tmp_path/'library')]
     assert 'polyps' in said[2] and 'PMC8' in said[3]
-    assert [escapes(s) for s in said] == [[], [], [], []]
+    as_json = [here(*argv, '--library', tmp_path/'library', '--json') for argv in (('search', 'aspirin', '--retriever', 'bm25'),
+                                                                                   ('ask', 'Does aspirin prevent polyps?'))]
+    assert json.loads(as_json[0])[0]['title'] == 'Aspirin\x1b]0;owned\x07 and \x9b2Jpolyps'   # escaped, and not lost
+    assert '\u202e' in json.loads(as_json[1])['evidence'][0]['passage']['text']
+    assert [escapes(s) for s in (*said, *as_json)] == [[]] * 6
+
+
+@cases('hidden', ['\x7f', '\x80', '\x9b', '\xad', '\u061c', '\u200b', '\u200e', '\u2028', '\u202e', '\u2066', '\u2069', '\ufeff', '\ud800',
+                  '\U000e0041'])
+def test_json_escapes_what_steers_or_hides(hidden, capsys):
+    print_json({f'a{hidden}': [f'µg {hidden}']})
+    said = capsys.readouterr().out
+    assert hidden not in said and 'µg' in said and json.loads(said) == {f'a{hidden}': [f'µg {hidden}']}
 
 
 def test_a_pipe_gets_no_escape_codes(demo):

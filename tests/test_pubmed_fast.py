@@ -85,8 +85,8 @@ NOISE = [b'<', b'>', b'</i>', b'<i>', b'<b/>', b'&', b'&amp;', b'&#233;', b'&#1;
 
 
 def test_spoilt_records_never_read_otherwise(data_dir):
-    "A record with something put in, taken out or doubled at a random place is read as the tree reads it, is left to it, or is broken XML."
-    rng, seen, alike = random.Random(7), 0, 0
+    "A record with something put in, taken out or doubled at a random place is read as the tree reads it, or is left to it."
+    rng, seen = random.Random(7), 0
     found = real_pieces(data_dir) + [(b'<PubmedArticleSet>', etree.tostring(pubmed_xml(d), encoding='utf-8'),
                                       b'</PubmedArticleSet>') for d in WRITTEN]
     for _ in range(3000):
@@ -96,14 +96,67 @@ def test_spoilt_records_never_read_otherwise(data_dir):
         if (kind := rng.random()) < .6: spoilt = piece[:at] + rng.choice(NOISE) + piece[at:]
         elif kind < .8: spoilt = piece[:at] + piece[at + rng.randint(1, 30):]
         else: spoilt = piece[:at] + piece[max(0, at - rng.randint(1, 60)):]
-        d = quick(spoilt)
-        if d is None: continue
+        if (d := quick(spoilt)) is None: continue
+        assert tree(head, spoilt, tail) == d, spoilt[max(0, at - 80):at + 80]
         seen += 1
-        try: slow = tree(head, spoilt, tail)
-        except etree.XMLSyntaxError: continue
-        assert slow == d, spoilt[max(0, at - 80):at + 80]
-        alike += 1
-    assert alike > 250 and seen - alike < .25 * seen
+    assert seen > 250
+
+
+def mutants(piece: bytes, n: int, seed: int):
+    "`piece` with a bit of one byte flipped, some bytes taken out, or some put in, `n` times; its first and last tag stay."
+    rng = random.Random(seed)
+    for _ in range(n):
+        at, way = rng.randrange(len(b'<PubmedArticle>'), len(piece) - len(b'</PubmedArticle>')), rng.randrange(4)
+        if way == 0: yield piece[:at] + bytes([piece[at] ^ 1 << rng.randrange(8)]) + piece[at + 1:]
+        elif way == 1: yield piece[:at] + piece[at + rng.choice((1, 1, 1, 4, 16)):]
+        elif way == 2: yield piece[:at] + rng.choice(b'</>&;"= \x00\x7f\xff' + b'ab1').to_bytes() + piece[at:]
+        else: yield piece[:at] + rng.choice(NOISE) + piece[at:]
+
+
+# A record in NLM's form, in our own words: all that the fast way passes over stands in it too.
+LONG_FORM = '''<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM" IndexingMethod="Automated"><PMID Version="2">77</PMID>
+<DateCompleted><Year>2011</Year><Month>05</Month><Day>04</Day></DateCompleted>
+<DateRevised><Year>2019</Year><Month>12</Month><Day>10</Day></DateRevised><Article PubModel="Print-Electronic"><Journal>
+<ISSN IssnType="Electronic">1234-5678</ISSN><JournalIssue CitedMedium="Internet"><Volume>3</Volume><Issue>1</Issue>
+<PubDate><Year>2011</Year><Month>Jan</Month></PubDate></JournalIssue><Title>Journal of tea</Title><ISOAbbreviation>J Tea</ISOAbbreviation>
+</Journal><ArticleTitle>Tea &amp; <i>sleep</i>.</ArticleTitle><Pagination><StartPage>1</StartPage><MedlinePgn>1-9</MedlinePgn></Pagination>
+<ELocationID EIdType="doi" ValidYN="Y">10.1000/tea.77</ELocationID><Abstract><AbstractText Label="AIM" NlmCategory="OBJECTIVE">Does tea
+help? p&lt;0.05.</AbstractText><AbstractText Label="RESULT">It did.</AbstractText><CopyrightInformation>None.</CopyrightInformation>
+</Abstract><AuthorList CompleteYN="Y"><Author ValidYN="Y"><LastName>Lee</LastName><ForeName>Ann</ForeName><Initials>A</Initials>
+<AffiliationInfo><Affiliation>House of tea, Leaf Lane 3 &lt;tea@example.org&gt;</Affiliation></AffiliationInfo></Author></AuthorList>
+<Language>eng</Language><GrantList CompleteYN="Y"><Grant><GrantID>T1</GrantID><Country>Nowhere</Country></Grant></GrantList>
+<PublicationTypeList><PublicationType UI="D016428">Journal Article</PublicationType></PublicationTypeList>
+<ArticleDate DateType="Electronic"><Year>2010</Year><Month>12</Month><Day>01</Day></ArticleDate></Article><MedlineJournalInfo>
+<Country>Nowhere</Country><MedlineTA>J Tea</MedlineTA><NlmUniqueID>1</NlmUniqueID></MedlineJournalInfo><ChemicalList><Chemical>
+<RegistryNumber>0</RegistryNumber><NameOfSubstance UI="D0">Leaves</NameOfSubstance></Chemical></ChemicalList><CommentsCorrectionsList>
+<CommentsCorrections RefType="Cites"><RefSource>J Tea. 2001;1:2</RefSource><PMID Version="1">5</PMID></CommentsCorrections>
+</CommentsCorrectionsList><MeshHeadingList><MeshHeading><DescriptorName UI="D013662" MajorTopicYN="Y">Tea</DescriptorName></MeshHeading>
+</MeshHeadingList></MedlineCitation><PubmedData><History><PubMedPubDate PubStatus="pubmed"><Year>2011</Year><Month>1</Month><Day>2</Day>
+</PubMedPubDate></History><PublicationStatus>ppublish</PublicationStatus><ArticleIdList><ArticleId IdType="pubmed">77</ArticleId>
+<ArticleId IdType="doi">10.1000/tea.77</ArticleId></ArticleIdList><ReferenceList><Reference><Citation>Old leaves. J Tea. 2001.</Citation>
+<ArticleIdList><ArticleId IdType="pubmed">5</ArticleId></ArticleIdList></Reference></ReferenceList></PubmedData></PubmedArticle>'''.encode()
+
+
+def test_the_fast_way_refuses_whatever_the_slow_way_refuses():
+    "Of thousands of records with a byte gone wrong, wherever it stands, none is read that is not XML, and none is read otherwise."
+    seen = 0
+    assert quick(LONG_FORM).title == 'Tea & sleep.'
+    for spoilt in mutants(LONG_FORM, 2500, 18):
+        if (d := quick(spoilt)) is None: continue
+        assert tree(b'<PubmedArticleSet>', spoilt, b'</PubmedArticleSet>') == d, spoilt
+        seen += 1
+    assert seen > 300
+
+
+@cases('wrong', [b'<b><i></b></i>', b'<x y=z/>', b'<x y="<"/>', b'<x y="1" y="1"/>', b'<m:x/>', b'<x m:y=""/>', b'<x xml:id="1"/>',
+                 b'</x><x>', b'a<b', b'\x0b', b'&#0;', b'&x;', '\uffff'.encode(), b'\xc3', b']]>', b'<1/>', b'<x></y>', b'<x',
+                 b'<a>' * 300 + b'</a>' * 300])
+def test_what_is_no_xml_in_a_part_that_is_passed_over_is_seen(tmp_path, wrong):
+    spoilt = LONG_FORM.replace(b'House of tea', b'House ' + wrong)
+    assert quick(LONG_FORM) is not None and quick(spoilt) is None
+    (tmp_path/'a.xml').write_bytes(article_set(LONG_FORM, spoilt, LONG_FORM))
+    fast, slow = both(tmp_path/'a.xml')
+    assert fast == slow
 
 
 WRITTEN = [Document(str(n), title=f'Title {n} of a < b.', text='AIM: Why?\nRESULT: So.', year=2001, date='2001-02', journal='Journal',

@@ -54,7 +54,8 @@ def written(draw):
                     mesh=tuple(draw(st.lists(st.builds(MeshHeading, TERM, st.lists(TERM, max_size=2).map(tuple)), max_size=3))),
                     doi=draw(st.sampled_from(['', f'10.1000/toy.{number}', '10.1/a<b>&c'])),
                     pmcid=draw(st.sampled_from(['', f'PMC{number}'])),
-                    corrections=tuple(draw(st.lists(corrections, max_size=2))), authors=tuple(draw(st.lists(AUTHOR, max_size=4))))
+                    corrections=tuple(draw(st.lists(corrections, max_size=2))), authors=tuple(draw(st.lists(AUTHOR, max_size=4))),
+                    revised=draw(DATE))
 
 
 @examples(60)

@@ -11,7 +11,7 @@ from cpqa.answering.citations import fault
 from cpqa.answering.direction import direction
 from cpqa.answering.quoting_reader import COSINE, MOST, PROBABILITY, QuotingReader, candidates, disagreements, mean_of
 from cpqa.answering.readers import Gathered
-from cpqa.core.records import Document, Evidence, Passage
+from cpqa.core.records import Correction, Document, Evidence, Passage
 from cpqa.passages.rerankers import BM25Reranker, CosineReranker, NoReranker
 from cpqa.pipeline import CancerQA, Finding
 
@@ -130,10 +130,16 @@ def test_a_denial_is_no_repetition_and_is_named(qa):
     assert len(disagreements(answer.citations)) == 1 and 'disagree' in answer.reason
 
 
-def test_retracted_papers_are_neither_quoted_nor_counted(qa):
-    documents, evidence = library(2, 'Tea helped adults to sleep well.')
-    gone = {k: replace(d, publication_types=('Retracted Publication',)) for k, d in documents.items()}
-    assert candidates(evidence, gone) == [] and QuotingReader(qa.encoder).read(Gathered('Does tea help adults?', evidence, gone)).abstained
+def test_retracted_papers_and_notices_are_neither_quoted_nor_counted(qa):
+    documents, evidence = library(3, 'Tea helped adults to sleep well.')
+    asked = lambda documents: QuotingReader(qa.encoder).read(Gathered('Does tea help adults to sleep?', evidence, documents))
+    assert asked(documents).label == 'yes' and sum(asked(documents).counts.values()) == 3
+    for change in (dict(publication_types=('Retracted Publication',)), dict(publication_types=('Retraction of Publication',)),
+                   dict(corrections=(Correction('RetractionOf', '1'),)), dict(title='Retraction: Tea')):
+        gone = {k: replace(d, **change) for k, d in documents.items()}
+        assert candidates(evidence, gone) == [] and asked(gone).abstained
+        some = gone | {'d1': documents['d1']}
+        assert asked(some).used_PMIDs == ('d1',) and sum(asked(some).counts.values()) == 1
 
 
 @examples(100)

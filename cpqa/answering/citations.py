@@ -145,7 +145,7 @@ def fault(citation: Citation, documents: Mapping[str, Document]) -> Remark | Non
     "What is wrong with a citation, or None if its quote stands where it says. `documents`: those retrieved, by id."
     document = documents.get(str(citation.pmid))
     if document is None: return remark('not retrieved', id=citation.pmid, n=len(documents))
-    if document.retracted: return remark('retracted', id=citation.pmid)
+    if document.void: return remark(document.void, id=citation.pmid)
     if document.text[citation.start:citation.end] == citation.quote: return None
     return remark('misread', id=citation.pmid, start=citation.start, end=citation.end)
 
@@ -194,7 +194,7 @@ def _known(id: str, documents: Mapping[str, Document]) -> tuple[Document | None,
     document = documents.get(id) or documents.get(plain_pmid(id))
     shown = plain_pmid(id) if re.fullmatch(r'(?:PMC)?[0-9]{1,10}|[\w.-]{1,12}', plain_pmid(id)) else 'what it cites'
     if document is None: return None, remark('not retrieved', id=shown, n=len(documents))
-    return (None, remark('retracted', id=document.id)) if document.retracted else (document, None)
+    return (None, remark(document.void, id=document.id)) if document.void else (document, None)
 
 # %% ../../nbs/answering/citations.ipynb #18ba0904
 WALL = 1200   # characters: no sentence to be shown is longer
@@ -238,7 +238,7 @@ def cite(document: Document, span: Span, score: float) -> Citation:
     "The citation of the sentence at this place of a document."
     start, end = span
     return Citation(document.id, document.text[start:end], start, end, score, document.title, document.year,
-                    document.journal, document.url, source_of(document))
+                    document.journal, document.url, source_of(document), document.status)
 
 def _best(claim: str, documents: Iterable[Document], support: Supports) -> tuple[Citation | None, float | None, Remark | None]:
     words = set(ENGLISH.analyze(claim))
@@ -281,7 +281,7 @@ def _not_found(quote: str, sound: list[Document], documents: Mapping[str, Docume
 # %% ../../nbs/answering/citations.ipynb #85e1f453
 FAULTS: dict[str, tuple[str, ...]] = {
     'text': ('markup', 'address', 'unseen', 'key'),               # what may not be shown
-    'paper': ('no paper', 'not retrieved', 'retracted'),          # no paper that it may rest on
+    'paper': ('no paper', 'not retrieved', 'retracted', 'retraction notice'),   # no paper that it may rest on
     'orders': ('orders',),                                        # a paper that talks to the model
     'quote': ('no quote', 'not there', 'repeats', 'misread'),     # no quote that can be found
     'contradiction': ('otherwise', 'opposed', 'figure'),          # the quote says another thing

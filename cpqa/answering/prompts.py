@@ -172,7 +172,7 @@ def _chosen(prompt: Prompt, evidence: Sequence[Evidence], documents: Mapping[str
 def shown(prompt: Prompt, evidence: Sequence[Evidence], documents: Mapping[str, Document]) -> tuple[list[dict[str, Any]], int]:
     "What is told of each passage or document that the prompt shows, best first; and how many retracted ones were left out."
     chosen = _chosen(prompt, evidence, documents)
-    sound = [c for c in chosen if not (c[0].retracted or c[1] and c[1].retracted)]
+    sound = [c for c in chosen if not (c[0].void or c[1] and c[1].retracted)]
     told = [{k: v for k, v in _told(*c).items() if k in prompt.fields and v not in (None, '')} for c in sound[:prompt.most or None]]
     return told, len(chosen) - len(sound)
 

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from .abstention import NOTHING, Grounds, abstention
-from .citations import checked, cite
+from .citations import checked, cite, commands
 from .direction import Sentence, Verdict, verdict
 from .polarity import Opposition, opposed
 from .question_kinds import kind_of
@@ -49,14 +49,15 @@ def is_aim(sentence: str, section: str = '') -> bool:
 
 # %% ../../nbs/answering/quoting_reader.ipynb #1d95c793
 def candidates(evidence: Sequence[Evidence], documents: Mapping[str, Document]) -> list[tuple[Document, Span]]:
-    "The sentences within the passages that are no mere aims, each once, in the order of the evidence; none of retracted articles."
+    "The sentences within the passages that may be quoted, each once, in the order of the evidence: no aims, no orders, nothing retracted."
     found: dict[tuple[str, Span], tuple[Document, Span]] = {}
     for e in evidence:
         document = documents[e.passage.doc_id]
-        if document.retracted: continue
+        if document.void: continue
         for start, end in sentences(document):
-            section = next((s.label for s in document.sections if s.start <= start < s.end), '')
-            if e.passage.start <= start and end <= e.passage.end and not is_aim(document.text[start:end], section):
+            if not (e.passage.start <= start and end <= e.passage.end) or (document.id, (start, end)) in found: continue
+            said, section = document.text[start:end], next((s.label for s in document.sections if s.start <= start < s.end), '')
+            if not is_aim(said, section) and not commands(Document(document.id, document.title, said)):
                 found.setdefault((document.id, (start, end)), (document, (start, end)))
     return list(found.values())
 

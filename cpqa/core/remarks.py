@@ -48,6 +48,7 @@ CLAIM_FAULTS: Mapping[str, _Words] = {
     'no paper': 'it cites no paper',
     'not retrieved': '{id} is not among the {n} documents retrieved',
     'retracted': '{id} has been retracted',
+    'retraction notice': '{id} is the notice that retracts another paper',
     'misread': '{id} does not read so at {start}:{end}',
     'orders': '{id} gives orders to a program',
     'no quote': 'it gives no quote from {id}',

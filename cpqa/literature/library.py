@@ -9,6 +9,7 @@ __all__ = ['WORD_FIELDS', 'FORMAT', 'RecordSource', 'facts', 'date_number', 'Lib
 # %% ../../nbs/literature/library.ipynb #5c5e6150
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -23,7 +24,7 @@ import tantivy
 from .. import __version__
 from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
-from ..core.records import Document, MeshHeading, Record
+from ..core.records import Correction, Document, MeshHeading, Record, bounded, marked, marks
 from ..core.storage import StorageError, beside, building, locked, put_in_place, remove, sha256
 from ..core.text_analysis import ANALYZER, ENGLISH, EXACT, folded
 from .article_files import read_file
@@ -242,12 +243,18 @@ class Library(Documents):
 class _Intake:
     def __init__(self, writer: tantivy.IndexWriter):
         self.writer = writer
-        self.live: dict[str, None] = {}   # ids, in their order
+        self.live: dict[str, str] = {}   # id -> when its record was revised, in the order of the ids
+        self.marks: dict[str, set[Correction]] = defaultdict(set)   # what any record said for good of an article, by its names
         self.skipped: list[str] = []
         self.counts = dict.fromkeys(('documents', 'replaced', 'deleted', 'skipped'), 0)
 
     def __call__(self, record: Document | Deleted | Skipped):
         if isinstance(record, Skipped): return self.skip(record)
+        if isinstance(record, Document):
+            for name, mark in marks(record): self.marks[name].add(mark)
+            if record.revised and record.revised < self.live.get(record.id, ''):   # an older version of what is here
+                self.counts['replaced'] += 1
+                return
         if record.id in self.live:
             self.writer.delete_documents_by_term('id', record.id)
             self.counts['deleted' if isinstance(record, Deleted) else 'replaced'] += 1
@@ -255,12 +262,45 @@ class _Intake:
         if isinstance(record, Document): self.add(record)
 
     def add(self, d: Document):
-        self.live[d.id] = None
-        self.writer.add_document(_entry_of(d))
+        self.live[d.id] = d.revised
+        short = bounded(d)
+        if short is not d: self.shorten(d, short)
+        self.writer.add_document(_entry_of(short))
+
+    def name(self, left_out: str):
+        if len(self.skipped) < 100: self.skipped.append(left_out)
+
+    def shorten(self, d: Document, short: Document):
+        self.counts['shortened'] = self.counts.get('shortened', 0) + 1
+        part, whole, kept = ('text', d.text, short.text) if d.text != short.text else ('title', d.title, short.title)
+        self.name(f'part of the {part} of {d.id}, which has {len(whole):,} characters: {len(kept):,} are kept')
 
     def skip(self, record: Skipped):
         self.counts['skipped'] += 1
-        if len(self.skipped) < 100: self.skipped.append(f'{record.where}: {record.why}')
+        self.name(f'{record.where}: {record.why}')
+
+# %% ../../nbs/literature/library.ipynb #a400ac4f
+def _named(terms: tantivy.Index, name: str) -> list[str]:
+    "The ids of the documents that go by a name: an id, a PMCID, or a DOI after `doi:`."
+    facts = [f'pmc:{name.lower()}'] if name.startswith('PMC') else [name] if name.startswith('doi:') else []
+    queries = [tantivy.Query.term_query(terms.schema, *q) for q in (('id', name), *(('facts', f) for f in facts))]
+    found, searcher = [], terms.searcher()
+    for q in queries: found += [searcher.doc(at)['id'][0] for _, at in searcher.search(q, 10, count=False).hits]
+    return found
+
+def _give_marks(folder: Path, terms: tantivy.Index, intake: _Intake):
+    "Writes anew the documents that lack a mark which belongs to them; all documents have been committed."
+    missing: dict[str, set[Correction]] = defaultdict(set)
+    terms.reload()
+    for name, given in intake.marks.items():
+        for id in _named(terms, name): missing[id] |= given
+    documents = Documents(folder)
+    for id in sorted(missing):
+        d = documents.documents([id])[0]
+        if (new := marked(d, missing[id])) is d: continue
+        intake.writer.delete_documents_by_term('id', id)
+        intake.writer.add_document(_entry_of(new))
+    if missing: intake.writer.commit()
 
 # %% ../../nbs/literature/library.ipynb #e28a2978
 RecordSource = str | Path | Iterable[Document | Deleted | Skipped]
@@ -268,7 +308,8 @@ RecordSource = str | Path | Iterable[Document | Deleted | Skipped]
 def _name(source: RecordSource) -> str: return Path(source).name if isinstance(source, str | Path) else 'the records given'
 
 def _read_into(folder: Path, sources: list[RecordSource], progress: Progress) -> _Intake:
-    writer = _term_index(folder / 'terms', create=True).writer(heap_size=128_000_000, num_threads=1)
+    terms = _term_index(folder / 'terms', create=True)
+    writer = terms.writer(heap_size=128_000_000, num_threads=1)
     intake, n = _Intake(writer), 0
     for source in sources:
         for record in read_file(source) if isinstance(source, str | Path) else source:
@@ -280,6 +321,7 @@ def _read_into(folder: Path, sources: list[RecordSource], progress: Progress) ->
         raise LibraryError(f'no document in {", ".join(map(_name, sources))} ({len(intake.skipped)} bad records'
                            f'{": " + intake.skipped[0] if intake.skipped else ""}): nothing was written')
     writer.commit()
+    _give_marks(folder, terms, intake)
     writer.wait_merging_threads()
     (folder / 'ids.txt').write_text(''.join(f'{id}\n' for id in intake.live), encoding='utf-8')
     intake.counts['documents'] = len(intake.live)

@@ -195,7 +195,7 @@ def _elements(stream) -> Iterator[etree._Element]:
 def _skipped(e: etree._Element, where: str) -> Skipped:
     asked = tidy(e.get('Id') or e.get('id') or '')
     return Skipped(where, f'the server does not have it{f" (PMC{asked})" if asked.isdigit() else ""}: '
-                          f'{tidy(e.get("error") or e.text or e.get("code") or "")!r}')
+                          f'{tidy(e.get("error") or e.text or e.get("code") or "")[:200]!r}')
 
 def _articles(path: Path) -> Iterator[Document | Skipped]:
     n = 0

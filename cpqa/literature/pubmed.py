@@ -24,7 +24,7 @@ import msgspec
 from lxml import etree
 
 from ..core.errors import CpqaError
-from ..core.records import Document
+from ..core.records import Correction, Document
 from .pubmed_fast import LONGEST_RECORD, SAFE_XML, BoundedSource, Odd, quick_records, record_elements
 from .pubmed_records import RECORD_READERS, Deleted, ReadError, Skipped, inline_text, read_record, tidy, withdrawals
 
@@ -102,7 +102,7 @@ def _each(stream: BinaryIO, path: Path, n: int = 0) -> Iterator[tuple[int, Docum
     "What the XML in `stream`, a part of `path`, says, each with the number of records so far, of which `n` came before."
     for e in record_elements(stream):
         if e.tag == 'ERROR':
-            raise ReadError(f'{path}: after {n} records comes an error of NCBI, {inline_text(e)!r}: fetch the records again')
+            raise ReadError(f'{path}: after {n} records comes an error of NCBI, {inline_text(e)[:200]!r}: fetch the records again')
         if e.tag == 'DeleteCitation': yield from ((n, r) for r in withdrawals(e, f'{path.name}, DeleteCitation'))
         else:
             n += 1
@@ -153,12 +153,21 @@ class _Line(msgspec.Struct):
     id: str | int = msgspec.field(name='_id')
     title: str | None = ''
     text: str | None = ''
+    publication_types: Any = ()   # these two are no part of BEIR; what does not fit is passed over
+    corrections: Any = ()
+
+def _kept(values: Any, kind: type) -> tuple:
+    "Those of a list of JSON values that are of a kind."
+    def one(value: Any) -> Any:
+        with suppress(msgspec.ValidationError): return msgspec.convert(value, kind)
+    return tuple(v for value in values if (v := one(value)) is not None) if isinstance(values, list) else ()
 
 def _line(data: bytes, where: str) -> Document | Skipped:
     "The document of one JSON line."
     try:
         line = msgspec.json.decode(data, type=_Line)
-        return Document(id=str(line.id).strip(), title=line.title or '', text=line.text or '', source='beir')
+        return Document(id=str(line.id).strip(), title=line.title or '', text=line.text or '', source='beir',
+                        publication_types=_kept(line.publication_types, str), corrections=_kept(line.corrections, Correction))
     except msgspec.ValidationError as e: return Skipped(where, f'it does not fit a BEIR document: {e}')
     except msgspec.DecodeError as e: return Skipped(where, f'it is not JSON: {e}')
     except UnicodeDecodeError: return Skipped(where, 'it is not in UTF-8')

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import numpy as np
 from lxml import etree
 
 from ..core.records import Document, MeshHeading, MeshTerm
@@ -74,25 +73,21 @@ def record_pieces(stream: BinaryIO, longest: int = LONGEST_RECORD) -> Iterator[t
         if last is not None and last.strip() != _CLOSE: yield head, last, b''
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #2d3f04e3
-def _even(xml: bytes, more: int = 0) -> bool:
-    "Are there `more` opening tags than closing ones in `xml`, and no control character but the end of a line?"
-    a = np.frombuffer(xml, np.uint8)
-    begins, slash = a == 60, a == 47
-    closing, alone = np.count_nonzero(begins[:-1] & slash[1:]), np.count_nonzero(slash[:-1] & (a[1:] == 62))
-    return bool(np.count_nonzero(begins) == 2 * closing + alone + more and np.count_nonzero(a < 32)
-                == np.count_nonzero(a == 10)) and b'\x7f' not in xml
+_LONGEST_TEXT = 10_000_000   # bytes; libxml2 refuses a longer text where it builds a tree
 
-_WRONG = re.compile(rb'&(?!(?:lt|gt|amp|quot|apos|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});)')
-_NUMERIC = re.compile(rb'&#(x?)([0-9a-fA-F]+);')
+class _NoTree:
+    "What lxml tells of a record, which nobody wants to hear."
+    def close(self) -> bool: return True
 
-def _legal(n: int) -> bool: return n in (9, 10, 13) or 32 <= n < 0xd800 or 0xe000 <= n < 0xfffe or 0x10000 <= n < 0x110000
+class _WellFormed:
+    "Is a record well-formed XML, for libxml2 with `SAFE_XML`, and has no comments and the like? One is made for each stream."
+    def __init__(self): self.parser = etree.XMLParser(target=_NoTree(), **SAFE_XML)
 
-def _clean(r: bytes) -> bool:
-    "Has `r` only characters and signs that NLM uses? Raises `UnicodeDecodeError` where it is not UTF-8."
-    if b'&' in r and (_WRONG.search(r) or not all(_legal(int(d, 16 if x else 10)) for x, d in _NUMERIC.findall(r))): return False
-    if b']' in r and b']]>' in r: return False
-    if b'!' in r and b'<!' in r or b'?' in r and b'<?' in r: return False
-    return r.isascii() or not ('\ufffe' in (text := r.decode()) or '\uffff' in text)
+    def __call__(self, record: bytes) -> bool:
+        if len(record) > _LONGEST_TEXT or b'<!' in record or b'<?' in record or b'xml:id' in record: return False
+        try: etree.fromstring(record, self.parser)
+        except etree.XMLSyntaxError: return False
+        return not self.parser.error_log
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #340f8250
 _PARSER = etree.XMLParser(**SAFE_XML)
@@ -142,7 +137,10 @@ _LANGUAGES, _TYPES = _Memory(_each_in('Language'), 5_000), _Memory(_each_in('Pub
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #a561a5ee
 _A = rb'(?: [A-Za-z]+="[^"<]*")*+'       # any attributes
-_FRONT = re.compile(rb'\s*+<PubmedArticle>\s*+<MedlineCitation%s>\s*+<PMID(?: Version="[0-9]+")?>([0-9]+)</PMID>' % _A)
+_DAY = rb'(?:\s*+<(?:Year>[^<]*+</Year|Month>[^<]*+</Month|Day>[^<]*+</Day)>)*+\s*+'
+_FRONT = re.compile(rb'\s*+<PubmedArticle>\s*+<MedlineCitation%s>\s*+<PMID(?: Version="[0-9]+")?>([0-9]+)</PMID>\s*+'
+                    rb'(?:<DateCreated>%s</DateCreated>\s*+)?(?:<DateCompleted>%s</DateCompleted>\s*+)?'
+                    rb'(?:<DateRevised>(%s)</DateRevised>\s*+)?' % (_A, _DAY, _DAY, _DAY))
 _JOURNAL = re.compile(
     rb'<Article%s>\s*+<Journal>\s*+(?:<ISSN%s>[^<]*+</ISSN>\s*+)?<JournalIssue%s>\s*+(?:<Volume>[^<]*+</Volume>\s*+'
     rb')?(?:<Issue>[^<]*+</Issue>\s*+)?'
@@ -228,18 +226,18 @@ def _mesh_in(xml: bytes) -> tuple[MeshHeading, ...]:
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #4683829b
 def _front(r: bytes) -> tuple:
-    "PMID, title, text, sections, date, year, journal, its abbreviation and the DOIs; and last where the abstract ends."
+    "PMID, title, text, sections, date, year, journal, its abbreviation, the DOIs, when it was revised; and last where the abstract ends."
     first = _here(_FRONT, r, 0)
-    m = _here(_JOURNAL, r, _to(b'<Article ', r, first.end()))
-    pmid, (when, _, journal, short) = first[1].decode(), m.groups(b'')
+    m = _here(_JOURNAL, r, first.end())
+    pmid, (when, _, journal, short), revised = first[1].decode(), m.groups(b''), _DATES[first[2] or b''][0]
     date, year = _DATES[when]
     if not date: raise Odd('its date stands elsewhere')
     at = _to(b'</ArticleTitle>', r, m.end())
     title, m = _field(r[m.end():at]), _here(_PLACE, r, at)
     dois, at = _ONLINE.findall(m[2]) if m[2] else [], m.end()
-    if not m[3]: return pmid, title, '', (), date, year, _JOURNALS[journal], _JOURNALS[short], dois, at
+    if not m[3]: return pmid, title, '', (), date, year, _JOURNALS[journal], _JOURNALS[short], dois, revised, at
     end = _to(b'</Abstract>', r, at)
-    return pmid, title, *_abstract_in(r[at:end]), date, year, _JOURNALS[journal], _JOURNALS[short], dois, end + 11
+    return pmid, title, *_abstract_in(r[at:end]), date, year, _JOURNALS[journal], _JOURNALS[short], dois, revised, end + 11
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #ccbe22c6
 def _credits(r: bytes, at: int, title: str) -> tuple:
@@ -279,7 +277,7 @@ def _lists(r: bytes, at: int, text: str) -> tuple:
 # %% ../../nbs/literature/pubmed_fast.ipynb #782eb832
 def _document(r: bytes) -> Document:
     "The document of a PubmedArticle without its last tag."
-    pmid, title, text, sections, date, year, journal, abbreviation, dois, at = _front(r)
+    pmid, title, text, sections, date, year, journal, abbreviation, dois, revised, at = _front(r)
     authors, languages, types, short, at = _credits(r, at, title)
     corrections, mesh, ids = _lists(r, at, text)
     short = short or abbreviation
@@ -287,22 +285,22 @@ def _document(r: bytes) -> Document:
                       map(_field, dois)) or (first_match(DOI_PATTERN, [_field(t) for kind, t in ids if kind == b'doi']) if ids else '')
     pmcid = first_match(PMCID_PATTERN, [_field(t) for kind, t in ids if kind != b'doi']) if ids else ''
     return Document(pmid, title, text, sections, year, journal or short, types, mesh, languages, doi, pmcid, corrections, 'pubmed', authors,
-                    date, short)
+                    date, short, revised=revised)
 
-def _usual(r: bytes) -> Document | None:
-    "The document of a record whose tags have been counted; None where anything is unusual."
-    try: return _document(r) if _clean(r) else None
+def _usual(r: bytes, sound: _WellFormed) -> Document | None:
+    "The document of a PubmedArticle without its last tag; None where anything is unusual."
+    try: return _document(r) if sound(r + _END) else None
     except (Odd, ValueError, etree.XMLSyntaxError): return None
 
 def quick(piece: bytes) -> Document | None:
     "The document of one PubmedArticle as NLM writes it; None where anything is unusual, and the slow way must read it."
     r = piece.removesuffix(_END)
-    return _usual(r) if len(r) < len(piece) and _even(r, 1) else None
+    return _usual(r, _WellFormed()) if len(r) < len(piece) else None
 
 # %% ../../nbs/literature/pubmed_fast.ipynb #7b84b683
 def quick_records(stream: BinaryIO) -> Iterator[Document | tuple[bytes, bytes, bytes]]:
     "The documents of a PubmedArticleSet, and `(head, piece, tail)` for each unusual record. Raises `Odd` where the stream cannot be cut."
+    sound = _WellFormed()
     for head, found, last in _blocks(stream):
-        even = found and _even(b' '.join(found), len(found))
-        for r in found: yield (_usual(r) if even or _even(r, 1) else None) or (head, r + _END, _CLOSE)
+        for r in found: yield _usual(r, sound) or (head, r + _END, _CLOSE)
         if last is not None and last.strip() != _CLOSE: yield head, last, b''

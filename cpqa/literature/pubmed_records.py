@@ -279,7 +279,8 @@ def article_of(e: etree._Element) -> Document:
         journal_abbr=first_text(c, 'MedlineJournalInfo/MedlineTA', 'Article/Journal/ISOAbbreviation'),
         authors=_authors(c.iterfind('Article/AuthorList')),
         publication_types=all_texts(c, 'Article/PublicationTypeList/PublicationType'), mesh=_mesh(c),
-        languages=all_texts(c, 'Article/Language'), doi=doi, pmcid=pmcid, corrections=corrections_of(c))
+        languages=all_texts(c, 'Article/Language'), doi=doi, pmcid=pmcid, corrections=corrections_of(c),
+        revised=_date(c, ('DateRevised',)))
 
 _BOOK_DATES = ('BookDocument/ContributionDate', 'BookDocument/Book/PubDate',
                *(f"PubmedBookData/History/PubMedPubDate[@PubStatus='{s}']" for s in _HISTORY))
@@ -292,7 +293,7 @@ def _book(e: etree._Element) -> Document:
     date, chapter, book = _date(e, _BOOK_DATES), first_text(b, 'ArticleTitle', 'VernacularTitle'), first_text(b, 'Book/BookTitle')
     return Document(id=pmid, title=chapter or book, text=text, sections=sections, year=year_of(date), date=date,
                     authors=_authors(lists[:1]), journal=book if chapter else '', publication_types=all_texts(b, 'PublicationType'),
-                    languages=all_texts(b, 'Language'), doi=doi, pmcid=pmcid)
+                    languages=all_texts(b, 'Language'), doi=doi, pmcid=pmcid, revised=_date(b, ('DateRevised',)))
 
 # %% ../../nbs/literature/pubmed_records.ipynb #1db29aa6
 RECORD_READERS = {'PubmedArticle': article_of, 'PubmedBookArticle': _book}

@@ -41,6 +41,10 @@ def _pub_date(d: Document) -> etree._Element:
     if not year: return _e('PubDate', _e('MedlineDate', 'unknown'))
     return _e('PubDate', _e('Year', year), _e('Month', _MONTH_NAMES[int(month) - 1]) if month else None, _e('Day', day) if day else None)
 
+def _revised(d: Document) -> etree._Element | None:
+    "When the record was revised, as far as it is known; None where it is not."
+    return _e('DateRevised', *map(_e, ('Year', 'Month', 'Day'), d.revised.split('-'))) if d.revised else None
+
 def _whole_date(tag: str, d: Document, **attributes: str) -> etree._Element | None:
     "The date of `d`, with the first month or day where these are not known; None where nothing is."
     parts = (d.date or (f'{d.year:04}' if d.year else '')).split('-') + ['01', '01']
@@ -96,7 +100,7 @@ def _article_xml(d: Document) -> etree._Element:
               _list('PublicationTypeList', (_e('PublicationType', t, UI='') for t in d.publication_types)), PubModel='Print-Electronic')
 
 def _citation_xml(d: Document) -> etree._Element:
-    return _e('MedlineCitation', _e('PMID', d.id, Version='1'), _whole_date('DateRevised', d), _article_xml(d),
+    return _e('MedlineCitation', _e('PMID', d.id, Version='1'), _revised(d), _article_xml(d),
               _e('MedlineJournalInfo', _e('MedlineTA', d.journal_abbr)),
               _list('CommentsCorrectionsList', map(_correction_xml, d.corrections)), _list('MeshHeadingList', map(_heading_xml, d.mesh)),
               Status='MEDLINE' if d.mesh else 'PubMed-not-MEDLINE', Owner='NLM')

@@ -99,7 +99,7 @@ def _vectors(stage: TwoStage) -> PassageVectors:
 def _candidates(vectors: PassageVectors, documents: Iterable[Document]) -> tuple[list[Passage], list[int]]:
     passages, rows = [], []
     for document in documents:
-        if document.retracted: continue
+        if document.void: continue
         for row in vectors.rows_of(document.id):
             _, start, end = map(int, vectors.spans[row])
             if end > start:
@@ -227,9 +227,9 @@ def _evidence(passage: Passage, cosine: float, document: Document, route: dict[s
 
 # %% ../../nbs/passages/two_stage.ipynb #d782ec86
 def title_passages(documents: Iterable[Document], passages: Sequence[Passage]) -> list[Passage]:
-    "The titles, as passages to be scored, of those documents that have none among `passages`; not of retracted articles."
+    "The titles, as passages to be scored, of those documents that have none among `passages`; not of retracted articles and notices."
     seen = {p.doc_id for p in passages}
-    return [Passage(d.id, 0, len(d.title), d.title) for d in documents if d.id not in seen and d.title and not d.retracted]
+    return [Passage(d.id, 0, len(d.title), d.title) for d in documents if d.id not in seen and d.title and not d.void]
 
 # %% ../../nbs/passages/two_stage.ipynb #aea8ed46
 def rerank_documents(question: str, hits: Sequence[Hit], passages: Sequence[Passage], reranker: Reranker) -> list[Hit]:

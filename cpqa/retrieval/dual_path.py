@@ -61,7 +61,7 @@ def bounds(since: str | int | None, until: str | int | None) -> tuple[str, str]:
 def why_not(document: Document, since: str = '', until: str = '') -> str:
     "Why a document may not stay, in a few words; '' if it may."
     date = document.date or (str(document.year) if document.year else '')
-    if document.retracted: return 'retracted'
+    if document.void: return document.void
     if (since or until) and not date: return 'no date'
     if since and date[:len(since)] < since[:len(date)]: return f'before {since}'
     if until and date[:len(until)] > until[:len(date)]: return f'after {until}'
