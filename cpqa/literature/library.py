@@ -111,7 +111,7 @@ class FileEntry(Record, frozen=True):
     "Size in bytes and checksums of a file, taken when it was written or read."
     bytes: int
     sha256: str
-    ends: int | None = None               # CRC-32 of its first and last quarter of a mebibyte; None: not taken
+    ends: int | None = None               # CRC-32 of its beginning and its end; None: not taken
 
 class Manifest(Record, frozen=True):
     "What a library holds, what it was made from, and the checksums of its files."
@@ -127,14 +127,17 @@ class Manifest(Record, frozen=True):
     files: dict[str, FileEntry]           # the files of the library
 
 # %% ../../nbs/literature/library.ipynb #992fbf95
-_ENDS = 1 << 18
+def _most(path: Path) -> int:
+    "How many bytes of a file's beginning, and of its end, are looked at; more of the documents, over whose lengths tantivy can fall."
+    return 1 << 25 if path.suffix == '.store' else 1 << 18
 
 def _ends(path: Path) -> int:
     "The CRC-32 of the first and the last bytes of a file, which for a small one is all of it."
+    most = _most(path)
     with open(path, 'rb') as f:
-        first = zlib.crc32(f.read(_ENDS))
-        f.seek(max(_ENDS, path.stat().st_size - _ENDS))
-        return zlib.crc32(f.read(_ENDS), first)
+        first = zlib.crc32(f.read(most))
+        f.seek(max(most, path.stat().st_size - most))
+        return zlib.crc32(f.read(most), first)
 
 def _entry(path: Path, ends: int | None = None) -> FileEntry: return FileEntry(path.stat().st_size, sha256(path), ends)
 
