@@ -42,8 +42,8 @@ def beside(folder: Path, what: str) -> Path:
 
 def elsewhere(folder: Path) -> str:
     "What to do where `folder` cannot be written."
-    cache = cache_dir().resolve()
-    return 'set CPQA_CACHE to a directory of yours' if cache in (folder.resolve(), *folder.resolve().parents) else 'choose another directory'
+    if folder.resolve().is_relative_to(cache_dir().resolve()): return 'set CPQA_CACHE to a directory of yours'
+    return 'choose another directory'
 
 # %% ../../nbs/core/storage.ipynb #374b0daa
 def _recover(folder: Path):

@@ -146,7 +146,8 @@ _UNREADABLE = (OSError, UnicodeDecodeError, RecursionError, msgspec.DecodeError)
 
 def damaged(folder: Path, what: Any) -> DamagedLibrary:
     "The error that says what is wrong in a library, and what to do."
-    return DamagedLibrary(f'the library {folder} is damaged: {what}; `cpqa index info {folder} --verify` checks all of it, or build it again')
+    return DamagedLibrary(f'the library {folder} is damaged: {what}; `cpqa index info {folder} --verify` checks all of it, '
+                          'or build it again')
 
 def _read_manifest(folder: Path) -> Manifest:
     try: written = (folder / 'manifest.json').read_bytes()
@@ -311,7 +312,7 @@ class Library(Documents):
             raise LibraryError(f'{self.folder} was built anew since it was opened: open it again')
 
     def replaced(self) -> bool:
-        "Does another library lie in the directory than when this one was opened? A glance, for who asks often; False while none lies there."
+        "Does another library lie in the directory than when this one was opened? A glance, for who asks often; False while none is there."
         return _seen(self.folder) not in (None, self.seen)
 
     def check(self, name: str):

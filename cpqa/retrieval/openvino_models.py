@@ -299,6 +299,22 @@ def _let_be():
 
 if hasattr(os, 'register_at_fork'): os.register_at_fork(after_in_child=_let_be)
 
+# %% ../../nbs/retrieval/openvino_models.ipynb #0d83e6a1
+@contextmanager
+def _loading(folder: Path) -> Iterator[None]:
+    try: yield
+    except Exception as e: raise ModelError(f'{folder} could not be loaded ({reason(e)}): {_RENEW}') from e
+
+def _compiled(folder: Path, card: ModelCard, options: dict[str, str]) -> Any:
+    "The network of a prepared folder, made for this process."
+    openvino = require('openvino', 'offline')
+    with _loading(folder):
+        model = openvino.Core().read_model(folder / 'model.xml')
+        if card.precision == 'w8': multiply_out(model)
+        network = openvino.Core().compile_model(model, 'CPU', options)
+    _COMPILED.add(network)
+    return network
+
 # %% ../../nbs/retrieval/openvino_models.ipynb #723a7771
 class PreparedNetwork:
     "A prepared folder on this machine's CPU: its `card`, its `tokenizer`, and `infer`. Needs openvino and tokenizers alone."
@@ -319,19 +335,12 @@ class PreparedNetwork:
         self.options = hint | {'CPU_RUNTIME_CACHE_CAPACITY': str(self.shapes)}
         if self.lanes == 1 and threads is None: self.options['PERFORMANCE_HINT'] = 'LATENCY'
         else: self.options |= {'NUM_STREAMS': str(self.lanes), 'INFERENCE_NUM_THREADS': str(self.threads)}
-        try: self.tokenizer = tokenizers.Tokenizer.from_file(str(Path(folder) / 'tokenizer.json'))
-        except Exception as e: raise ModelError(f'{folder} could not be loaded ({reason(e)}): {_RENEW}') from e
+        with _loading(self.folder): self.tokenizer = tokenizers.Tokenizer.from_file(str(self.folder / 'tokenizer.json'))
         self.compile()
 
     def compile(self):
         "Makes the network in this process. Raises `ModelError`."
-        openvino = require('openvino', 'offline')
-        try:
-            model = openvino.Core().read_model(self.folder / 'model.xml')
-            if self.card.precision == 'w8': multiply_out(model)
-            self.network, self.process = openvino.Core().compile_model(model, 'CPU', self.options), os.getpid()
-        except Exception as e: raise ModelError(f'{self.folder} could not be loaded ({reason(e)}): {_RENEW}') from e
-        _COMPILED.add(self.network)
+        self.network, self.process = _compiled(self.folder, self.card, self.options), os.getpid()
 
     def at_most(self, max_tokens: int | None) -> int:
         "This many tokens, or as many as the network reads. Raises `ModelError` for more."
