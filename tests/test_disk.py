@@ -60,10 +60,14 @@ def everything(folder: Path) -> dict[str, str]:
             for p in sorted(folder.rglob('*')) if p.suffix != '.lock' or p.is_file() and p.read_bytes() == LETTER.encode()}
 
 
+@pytest.fixture(scope='module')
+def small(tmp_path_factory) -> Path: return build_library([tea()], tmp_path_factory.mktemp('small')/'library').folder
+
+
 @cases('there, put', PLACES.values())
-def test_what_somebody_puts_there_during_a_build_stays(there, put, tmp_path):
+def test_what_somebody_puts_there_during_a_build_stays(there, put, small, tmp_path):
     out, seen = tmp_path/'library', []
-    if there: build_library([tea()], out)
+    if there: shutil.copytree(small, out)
     def records():
         yield from tea('2')
         put(out)
@@ -74,8 +78,8 @@ def test_what_somebody_puts_there_during_a_build_stays(there, put, tmp_path):
 
 
 @cases('name', ['theirs.lock', 'terms/theirs.lock', 'theirs/'])
-def test_a_library_that_holds_more_is_not_replaced(name, tmp_path):
-    build_library([tea()], out := tmp_path/'library')
+def test_a_library_that_holds_more_is_not_replaced(name, small, tmp_path):
+    shutil.copytree(small, out := tmp_path/'library')
     (out/name).mkdir() if name.endswith('/') else letter(out/name)
     with pytest.raises(LibraryError, match='holds other files too'): build_library([tea('2')], out)
     assert (out/name).exists() and Library(out).ids == ['1']
@@ -164,7 +168,10 @@ def test_a_damaged_document_is_never_quoted(tmp_path, monkeypatch):
     (folder/'manifest.json').write_text(json.dumps(manifest))
     assert '30501490' in inside('search', QUESTION, '--retriever', 'bm25', '--library', folder).stdout
     [store] = folder.glob('terms/*.store')
-    for found in list(re.finditer(b'[a-z]{4} [a-z]{4}', store.read_bytes())): rot(store, found.start() + 2, 2)
+    with open(store, 'r+b') as f:
+        spoilt = re.sub(b'([a-z]{2})[a-z]( [a-z]{4})', rb'\1x\2', f.read())
+        f.seek(0)
+        f.write(spoilt)
     for argv in (['ask', QUESTION, '--library', folder], ['ask', QUESTION, '--source', folder],
                  ['search', QUESTION, '--retriever', 'bm25', '--library', folder]):
         assert '--verify' in complaint(inside(*argv))
@@ -271,15 +278,15 @@ def test_a_question_under_way_ends_with_the_library_it_began_with(tmp_path):
     assert qa.library.ids == ['old'] and qa.search('tea')[0].id == 'new'
 
 
-def test_a_library_that_goes_while_it_is_opened(tmp_path, monkeypatch):
+def test_a_library_that_goes_while_it_is_opened(small, tmp_path, monkeypatch):
     "Between any two looks at it."
     for name in ('_read_manifest', '_manifest_wrong', '_wrong', '_open_terms'):
-        build_library([tea()], out := tmp_path/name)
+        shutil.copytree(small, out := tmp_path/name)
         with monkeypatch.context() as m:
             before = getattr(module, name)
             m.setattr(module, name, lambda *args, **more: [before(*args, **more), shutil.rmtree(out, ignore_errors=True)][0])
             with pytest.raises(LibraryError): Library(out)
-    build_library([tea()], out)
+    shutil.copytree(small, out)
     opened = Library(out)
     shutil.rmtree(out)
     assert not opened.replaced() and opened.get('1') == tea()[0]
