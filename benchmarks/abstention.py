@@ -140,7 +140,7 @@ class Reading:
         found = Without(self.first.dual_path({text: vector}), gone).retrieve(text)
         route, out = {c.id: c.route for c in found.candidates}, {}
         for name, qa in self.qas.items():
-            qa.__dict__.setdefault('vectors', self.first.vectors)
+            qa.opened.__dict__.setdefault('vectors', self.first.vectors)
             chosen = qa.two_stage(self.first.vectors).choose(text, vector, found.documents, qa.finding.passages, route)
             assert chosen.stopped == 'all' and not chosen.notes
             out[name] = [[e.passage.doc_id, e.passage.start, e.passage.end, round(e.score, 5), e.probability,

@@ -9,7 +9,7 @@ __all__ = ['AnyEncoder', 'DEMO_VECTORS', 'check_encoder', 'encoder_of', 'documen
 # %% ../nbs/libraries.ipynb #acc161f6
 import hashlib
 import json
-import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from .core.errors import CpqaError
-from .core.storage import cache_dir, sha256
+from .core.storage import beside, cache_dir, elsewhere, sha256
 from .core.progress import Progress, shown_progress
 from .core.records import Document
 from .literature.demo_notes import DEMO_FILE, demo_notes
@@ -129,14 +129,19 @@ def check_library(library: Library | str | Path | None):
     if isinstance(library, (str, Path)) and not (Path(library) / 'manifest.json').is_file(): Library(library)
 
 # %% ../nbs/libraries.ipynb #817a79ba
+def _put_aside(folder: Path):
+    "Makes room for a library that is damaged beyond knowing, and keeps what lies there."
+    try:
+        if folder.exists() and not is_library(folder): folder.rename(beside(folder, f'aside-{time.time_ns()}'))
+    except OSError as e: raise LibraryError(f'the library {folder} cannot be mended ({e.strerror}): {elsewhere(folder)}') from e
+
 def kept_library(name: str, made_of: Any, build: Callable[[Path], Library]) -> Library:
     "The library that `build(folder)` makes, from the cache if it is there; `made_of`, JSON values, says what it depends on."
     digest = hashlib.sha256(json.dumps([FORMAT, made_of], sort_keys=True).encode()).hexdigest()
     folder = cache_dir() / 'libraries' / f'{name}-{digest[:12]}'
     try: return Library(folder)
-    except LibraryError:
-        if folder.exists() and not is_library(folder): shutil.rmtree(folder, ignore_errors=True)   # the cache is ours to mend
-        return build(folder)
+    except LibraryError: _put_aside(folder)
+    return build(folder)
 
 # %% ../nbs/libraries.ipynb #490478b6
 DEMO_VECTORS = DEMO_FILE.with_name('demo_vectors.npz')   # `make demo-vectors` writes it anew

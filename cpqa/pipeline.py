@@ -6,13 +6,14 @@
 __all__ = ['MAX_WORDS', 'Way', 'FIRST_STAGE', 'clean_question', 'Timings', 'Finding', 'CancerQA']
 
 # %% ../nbs/pipeline.ipynb #27dd1d1a
+import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from msgspec.structs import replace
@@ -100,26 +101,11 @@ class Finding:
         return AsIs() if how == AsIs.name else rewriter(how)
 
 # %% ../nbs/pipeline.ipynb #46b993fe
-class _Parts:
-    "What `CancerQA` opens when it is needed: library, encoder, vectors, the Boolean index, the client."
-    def __init__(self, scope: Scope, finding: Finding, reading: Reading, progress: Progress | None):
-        self.scope, self.finding, self.reading, self.progress, self.loading = scope, finding, reading, progress, Timings()
-        self.rewriter = finding.rewriter(scope)
-        self.named: dict[str, Reranker] = {}   # rerankers by name, loaded once
-
-    @property
-    def as_is(self) -> bool: return isinstance(self.rewriter, AsIs)
-
-    @property
-    def place(self) -> str: return 'the demo notes' if self.scope.shelf is None else self.library.folder.name
-
-    @cached_property
-    def library(self) -> Library:
-        with self.loading.stage('load_library'):
-            kept = self.scope.shelf
-            own = None if self.finding.encoder is None else self.encoder
-            if kept is None: return demo_library(self.progress, own, lambda: self.encoder)
-            return kept if isinstance(kept, Library) else Library(kept)
+class _Engines:
+    "What is loaded once: the models, the client."
+    def __init__(self, scope: Scope, finding: Finding, progress: Progress | None):
+        self.scope, self.finding, self.progress, self.loading = scope, finding, progress, Timings()
+        self.named: dict[str, Reranker] = {}   # rerankers by name
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -129,24 +115,10 @@ class _Parts:
     def live_encoder(self) -> Encoder: return CachedEncoder(self.encoder)
 
     @cached_property
-    def vectors(self) -> Vectors:
-        library, encoder = self.library, self.encoder
-        with self.loading.stage('load_vectors'): return Vectors(library, encoder)
-
-    @cached_property
-    def boolean(self) -> BooleanIndex: return BooleanIndex(self.library)
-
-# %% ../nbs/pipeline.ipynb #ca35579e
-class _MoreParts(_Parts):
-    "What live documents and claims need."
-    @cached_property
     def splitter(self) -> Segmenter:
         "How documents that come live are cut into passages."
         s = self.finding.segmenter
         return named_segmenter(s, lambda: self.live_encoder) if isinstance(s, str) else s
-
-    @property
-    def split(self) -> Split: return self.splitter.split
 
     @cached_property
     def support(self) -> ClaimSupport:
@@ -159,8 +131,70 @@ class _MoreParts(_Parts):
         from cpqa.literature.entrez import Entrez
         return self.scope.entrez or Entrez(timeout=10, tries=3, deadline=30)   # somebody is waiting
 
+# %% ../nbs/pipeline.ipynb #2be84d06
+class _Opened:
+    "A library as it was opened, with its vectors and its Boolean index."
+    def __init__(self, engines: _Engines, shelf: Shelved | None): self.engines, self.shelf = engines, shelf
+
+    @cached_property
+    def library(self) -> Library:
+        e = self.engines
+        with e.loading.stage('load_library'):
+            own = None if e.finding.encoder is None else e.encoder
+            if self.shelf is None: return demo_library(e.progress, own, lambda: e.encoder)
+            return self.shelf if isinstance(self.shelf, Library) else Library(self.shelf)
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        library, encoder = self.library, self.engines.encoder
+        with self.engines.loading.stage('load_vectors'): return Vectors(library, encoder)
+
+    @cached_property
+    def boolean(self) -> BooleanIndex: return BooleanIndex(self.library)
+
+    def newest(self) -> '_Opened':
+        "This, or what lies in its place now."
+        if 'library' not in self.__dict__ or not self.library.replaced(): return self
+        return _Opened(self.engines, self.library.folder if self.shelf is not None else None)
+
+# %% ../nbs/pipeline.ipynb #ca35579e
+class _Parts:
+    "What `CancerQA` opens when it is needed."
+    def __init__(self, scope: Scope, finding: Finding, reading: Reading, progress: Progress | None):
+        self.scope, self.finding, self.reading, self.progress = scope, finding, reading, progress
+        self.rewriter, self.engines = finding.rewriter(scope), _Engines(scope, finding, progress)
+        self.opened = _Opened(self.engines, scope.shelf)
+
+    def current(self) -> Self:
+        "These parts as they are now, for one question: the library is the one that lies in its place."
+        self.opened = self.opened.newest()
+        return copy.copy(self)
+
+    @property
+    def as_is(self) -> bool: return isinstance(self.rewriter, AsIs)
+    @property
+    def place(self) -> str: return 'the demo notes' if self.scope.shelf is None else self.library.folder.name
+    @property
+    def library(self) -> Library: return self.opened.library
+    @property
+    def vectors(self) -> Vectors: return self.opened.vectors
+    @property
+    def boolean(self) -> BooleanIndex: return self.opened.boolean
+    @property
+    def encoder(self) -> Encoder: return self.engines.encoder
+    @property
+    def live_encoder(self) -> Encoder: return self.engines.live_encoder
+    @property
+    def splitter(self) -> Segmenter: return self.engines.splitter
+    @property
+    def split(self) -> Split: return self.engines.splitter.split
+    @property
+    def support(self) -> ClaimSupport: return self.engines.support
+    @property
+    def entrez(self) -> Any: return self.engines.entrez
+
 # %% ../nbs/pipeline.ipynb #bae1a9ff
-class _Steps(_MoreParts):
+class _Steps(_Parts):
     "The steps of a question's way, for who wants them one at a time."
     def gather(self, question: str, timings: Timings) -> Gathered:
         "The evidence for a question; the time of each stage goes into `timings`. Raises `CpqaError`."
@@ -208,12 +242,13 @@ class CancerQA(_Steps):
     ) -> Answer:
         """The answer to a question: what it says, the quotes it rests on with their places, the evidence read, how it was found,
         and the time each stage took. Raises `CpqaError`."""
-        with words_with_errors(question): return _answered(self, clean_question(question), kind, options, on_text)
+        with words_with_errors(question): return _answered(self.current(), clean_question(question), kind, options, on_text)
 
     def retrieve(self, question: str) -> Retrieval:
         "The documents for a question by the dual path, with routes, sources and audit."
-        source = opened_source(self)
-        found = self.dual_path(source=source).retrieve(clean_question(question))
+        qa = self.current()
+        source = opened_source(qa)
+        found = qa.dual_path(source=source).retrieve(clean_question(question))
         return replace(found, notes=(*source.notes, *found.notes))
 
     def search(
@@ -226,7 +261,7 @@ class CancerQA(_Steps):
     ) -> list[Hit]:
         """The best `k` documents by 'bm25', 'dense', 'hybrid' (fusion of both) or PubMed's language ('boolean');
         the reranker, or the one of that name, reorders the first `depth`."""
-        return _searched(self, query, k, retriever, reranker, cut)
+        return _searched(self.current(), query, k, retriever, reranker, cut)
 
 # %% ../nbs/pipeline.ipynb #214b8015
 def _searched(
@@ -261,8 +296,9 @@ def _reranked(qa: _Steps, query: str, hits: list[Hit], reranker: Reranker) -> li
 def _second(qa: _Steps, name: str, vectors: PassageVectors | None) -> Reranker:
     if vectors is not None and 'vectors' in RERANKERS.split(name)[0].uses:
         return named_reranker(name, lambda: qa.encoder, vectors.of_passages)
-    if name not in qa.named: qa.named[name] = named_reranker(name, lambda: qa.encoder)
-    return qa.named[name]
+    named = qa.engines.named
+    if name not in named: named[name] = named_reranker(name, lambda: qa.encoder)
+    return named[name]
 
 # %% ../nbs/pipeline.ipynb #a51376c3
 def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSource) -> HSRDR:
@@ -306,11 +342,11 @@ def _told(stage: TwoStage, chosen: Selection, cut: dict[str, Any]) -> dict[str, 
 
 # %% ../nbs/pipeline.ipynb #646b32ff
 def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
-    loaded, source = set(qa.loading), opened_source(qa)
+    loaded, source = set(qa.engines.loading), opened_source(qa)
     stage = qa.two_stage()   # what cannot be had is refused before the search
     encoder, kept = source.encoder(), source.kept()
     if kept is not None: stage = qa.two_stage(kept)
-    t.update((name, ms) for name, ms in list(qa.loading.items()) if name not in loaded)   # what this question had to wait for
+    t.update((name, ms) for name, ms in list(qa.engines.loading.items()) if name not in loaded)   # what this question had to wait for
     with t.stage('embed_question'): vector = encoder.encode([question], 'query')[0]
     found = qa.dual_path({question: vector}, source).retrieve(question)
     t.update(found.timings_ms)

@@ -438,7 +438,7 @@ def test_what_was_deleted_or_replaced_is_not_found(tmp_path):
 def test_a_library_of_the_old_form_is_to_be_built_again(tmp_path):
     folder = build_library([[Document(id='1', title='tea')]], tmp_path/'old').folder
     manifest = folder/'manifest.json'
-    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 1'))
+    manifest.write_text(manifest.read_text().replace('"format": 3', '"format": 1'))
     with pytest.raises(LibraryError, match='build it again'): Library(folder)
 
 

@@ -124,11 +124,11 @@ def test_a_bad_build_after_one_that_died(moment, generations, tmp_path):
 
 def test_a_name_that_looks_like_a_pattern(generations, tmp_path):
     "A build that died is tidied up after, and no other library's, whatever the library is called."
-    (tmp_path/'.other.building-1').mkdir()
+    storage.beside(tmp_path/'other', 'building-1').mkdir()
     for name in ('library [1]', '*', 'l?'):
-        (tmp_path/f'.{name}.building-1').mkdir()
+        storage.beside(tmp_path/name, 'building-1').mkdir()
         build_library([[Document(id='1', text='tea')]], tmp_path/name)
-    assert hidden(tmp_path) == ['.other.building-1']
+    assert hidden(tmp_path) == ['.other.cpqa-building-1']
 
 
 def failing(n: int, error: BaseException):
@@ -364,6 +364,7 @@ def hostile(library: Path, name: str):
     manifest = json.loads((library/'manifest.json').read_text())
     manifest['files'][name] = {'bytes': len(SECRET), 'sha256': hashlib.sha256(SECRET).hexdigest()}
     (library/'manifest.json').write_text(json.dumps(manifest))
+    (library/'manifest.sha256').write_text(storage.sha256(library/'manifest.json'))
 
 
 @cases('name', ['../secret', 'terms/../../secret', '{}', './/{}', '~/secret', ''])

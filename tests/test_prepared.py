@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from cpqa.core.errors import require
 from cpqa.testing.toy_corpus import TOY
 from cpqa.passages.segmenters import token_offsets
 from cpqa.testing.tiny_models import tiny_bert, tiny_roberta
@@ -265,3 +266,17 @@ def test_a_page_tells_what_the_card_knows():
     for told in ('a/b', '1,200', 'CC BY 4.0', '- round 10', '0.880 to 0.920 (95%)', '486', 'a 1, b 2', 'no medical advice',
                  '| model.bin | ab |', 'Apache-2.0', '3 numbers'):
         assert told in page, told
+
+
+# ---- fork
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='no process forks here')
+def test_torch_has_one_thread_in_a_process_that_was_forked():
+    "With more it would wait for those of its parent, which are not there."
+    torch = require('torch', 'models')
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        if (child := os.fork()) == 0: os._exit(require('torch', 'models').get_num_threads())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1 and require('torch', 'models').get_num_threads() == 2
+    finally: torch.set_num_threads(before)

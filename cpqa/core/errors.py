@@ -7,10 +7,12 @@ __all__ = ['CpqaError', 'MissingExtra', 'require']
 
 # %% ../../nbs/core/errors.ipynb #fd9221a2
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 # %% ../../nbs/core/errors.ipynb #dc1d1379
 class CpqaError(Exception):
@@ -30,10 +32,21 @@ def _unreported() -> Iterator[None]:
     try: yield
     finally: sys.modules.pop(_REPORTER, None)
 
+_TORCH: dict[str, int] = {}   # the process in which it was first asked for
+
+def _ready(module: ModuleType) -> ModuleType:
+    "A module that can work in this process: PyTorch with one thread, where its others stayed behind in the process that forked this one."
+    if torch := sys.modules.get('torch'):
+        if _TORCH.setdefault('process', os.getpid()) != os.getpid():
+            _TORCH['process'] = os.getpid()
+            loaded: Any = torch
+            loaded.set_num_threads(1)
+    return module
+
 def require(module: str, extra: str) -> ModuleType:
     "The imported `module`, or a `MissingExtra` that names the `extra` of cpqa that installs it."
     try:
-        with _unreported(): return importlib.import_module(module)
+        with _unreported(): return _ready(importlib.import_module(module))
     except ModuleNotFoundError as e:
         if e.name is None or module.split('.')[0] != e.name.split('.')[0]: raise
         raise MissingExtra(f"this needs the package '{e.name}', which is not installed: "

@@ -28,6 +28,7 @@ from ..core.errors import CpqaError, MissingExtra
 from ..core.progress import Progress, quiet
 from ..core.records import Hit, Record
 from ..core.redaction import short, without_keys
+from ..core.storage import beside
 from .collections import LeakFree, Question, Questions
 
 # %% ../../nbs/evaluation/runs.ipynb #f320a145
@@ -255,7 +256,7 @@ def _read(run: Run) -> Run:
 # %% ../../nbs/evaluation/runs.ipynb #00af4dea
 @contextmanager
 def _locked(path: Path, wait: float) -> Iterator[None]:
-    file = path.with_name(f'.{path.name}.lock')
+    file = beside(path, 'lock')
     lock = FileLock(file, timeout=wait)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

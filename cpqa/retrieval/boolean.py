@@ -270,10 +270,10 @@ _PAGE = 5000
 
 class _Top:
     "The first `n` of the matches of a query, by relevance or by a number that the index holds."
-    def __init__(self, searcher: tantivy.Searcher, schema: tantivy.Schema, query: tantivy.Query):
-        self.searcher, self.schema, self.query = searcher, schema, query
+    def __init__(self, library: Documents, query: tantivy.Query):
+        self.library, self.searcher, self.schema, self.query = library, library.searcher, library.terms.schema, query
 
-    def id(self, address: tantivy.DocAddress) -> str: return self.searcher.doc(address)['id'][0]
+    def id(self, address: tantivy.DocAddress) -> str: return self.library.stored(address)[0]
 
     def found(self, n: int, **order) -> list[tuple[float, tantivy.DocAddress]]:
         "At least the first `n`, and with them all that are equal to the n-th, up to a page of those."
@@ -380,6 +380,6 @@ class BooleanIndex:
             return Matched(tuple(hits[start:]), count, written(tree), tuple(plan.translations.items()), odd)
 
     def _hits(self, q: tantivy.Query, tree: Tree, n: int, sort: str) -> list[Hit]:
-        top = _Top(self.library.searcher, self.library.terms.schema, q)
+        top = _Top(self.library, q)
         if sort == 'date': return [Hit(id, float(key >> 36)) for key, id in top.numbered(n, 'newest')]
         return top.relevant(n) if _scores(tree) else [Hit(id, 0.0) for _, id in top.numbered(n, 'rank')]

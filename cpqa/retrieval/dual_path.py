@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from ..core.errors import CpqaError
 from ..core.records import Document, Fetched, Hit, Record
 from ..core.redaction import short
-from ..literature.library import Documents
+from ..literature.library import DamagedLibrary, Documents
 from ..literature.pmc import review
 from .term_search import RRF_K, Retriever, falling, fuse, reciprocal_rank_fusion
 from .query_ladder import BooleanQuery, Result, Rewriter, Rewriting, Rung, walk
@@ -200,6 +200,8 @@ def _both(path: HSRDR, rewriting: Rewriting) -> Routed:
     "Hits of the term route, hits of the dense route, audit, notes and times. Raises `CpqaError` if there is no route left."
     ran = _beside(lambda: _timed(path.terms, rewriting), lambda: _timed(path.meaning, rewriting))
     (terms, term_ms, term_failed), (dense, dense_ms, dense_failed) = ran
+    for e in (term_failed, dense_failed):
+        if isinstance(e, DamagedLibrary): raise e   # what lies beside the damage may be damaged too
     failed = {name: _said(e) for name, e in (('term', term_failed), ('dense', dense_failed)) if e}
     if term_failed and (dense_failed or path.dense is None):
         said = '; '.join(f'the {name} route failed: {why}' for name, why in failed.items())
@@ -219,6 +221,7 @@ _BATCH = 20   # ids fetched at a time at least, so that keeping one document doe
 def _fetched(path: HSRDR, ids: Sequence[str]) -> Fetched:
     "The documents of `ids`; a failure is a fault like others."
     try: return path.fetch(ids)
+    except DamagedLibrary: raise   # another document in its place would hide it
     except Exception as e: return Fetched(failed=tuple(ids), faults=(_said(e),))
 
 def _out(path: HSRDR, d: Document) -> str:

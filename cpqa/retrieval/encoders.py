@@ -243,6 +243,7 @@ class SentenceTransformerEncoder:
 
     def encode(self, texts: Sequence[str], kind: TextKind = 'document') -> np.ndarray:
         "Unit vectors of shape (n, `dim`), float32, in the order of `texts`."
+        require('torch', 'models')   # which makes it ready in a process that was forked
         encode = self.model.encode_query if kind == 'query' else self.model.encode_document
         return encode(list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
                       ).reshape(-1, self.dim).astype(np.float32)

@@ -9,6 +9,7 @@ __all__ = ['FastPrecision', 'LIMITS', 'MODEL_KINDS', 'CARD', 'PAGE', 'FILES', 'M
            'shipped', 'multiply_out', 'PreparedNetwork']
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #111f4f29
+import ctypes
 import io
 import logging
 import os
@@ -19,6 +20,7 @@ from contextlib import contextmanager, redirect_stdout
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
+from weakref import WeakSet
 
 import msgspec
 import numpy as np
@@ -26,7 +28,7 @@ from msgspec.structs import replace
 
 from ..core.errors import CpqaError, require
 from ..core.records import Record
-from ..core.storage import StorageError, building, locked, put_in_place, sha256
+from ..core.storage import StorageError, building, elsewhere, locked, put_in_place, sha256
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #eb75d273
 class ModelError(CpqaError):
@@ -189,18 +191,23 @@ def model_page(card: ModelCard) -> str:
 CARD, PAGE = 'card.json', 'README.md'
 FILES = ('model.bin', 'model.xml', 'tokenizer.json')
 
+def _ours(out: Path) -> bool:
+    "Does a folder hold the files of a prepared model, and nothing else?"
+    return (out / CARD).is_file() and {p.name for p in out.iterdir()} <= {CARD, PAGE, *FILES}
+
 @contextmanager
 def preparing(out: Path, kind: str, keep: bool = False) -> Iterator[Path]:
     """A new folder to write into, which then takes the place of `out`; gone where anything fails. With `keep`, one that came there
     meanwhile stays."""
-    if out.exists() and not (out / CARD).is_file(): raise ModelError(f'{out} is there and is not a prepared {kind}: give another folder')
+    if os.path.lexists(out) and not _ours(out):
+        raise ModelError(f'{out} is there and is not a prepared {kind}, or holds other files too: give another folder')
     try:
         with building(out) as folder:
             yield folder
             with locked(out, wait=60):
-                if not (keep and out.exists()): put_in_place(folder, out)
+                if not (keep and out.exists()): put_in_place(folder, out, _ours)
     except (OSError, RuntimeError, StorageError) as e:   # OpenVINO raises the second where the disk is full
-        raise ModelError(f'the fast form could not be written to {out} ({reason(e)}): make room, or choose another folder') from e
+        raise ModelError(f'the fast form could not be written to {out} ({reason(e)}): make room, or {elsewhere(out)}') from e
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #80a78f60
 def write_card(folder: Path, card: ModelCard):
@@ -283,6 +290,31 @@ def multiply_out(model: Any) -> int:
 RunsIn = Literal['bf16', 'f32', 'auto']
 _RENEW = 'prepare it again with this version of openvino'
 
+# %% ../../nbs/retrieval/openvino_models.ipynb #6f02b8d7
+_COMPILED: WeakSet[Any] = WeakSet()
+
+def _let_be():
+    "Has Python never take down the networks that a parent compiled."
+    for network in _COMPILED: ctypes.pythonapi.Py_IncRef(ctypes.py_object(network))
+
+if hasattr(os, 'register_at_fork'): os.register_at_fork(after_in_child=_let_be)
+
+# %% ../../nbs/retrieval/openvino_models.ipynb #0d83e6a1
+@contextmanager
+def _loading(folder: Path) -> Iterator[None]:
+    try: yield
+    except Exception as e: raise ModelError(f'{folder} could not be loaded ({reason(e)}): {_RENEW}') from e
+
+def _compiled(folder: Path, card: ModelCard, options: dict[str, str]) -> Any:
+    "The network of a prepared folder, made for this process."
+    openvino = require('openvino', 'offline')
+    with _loading(folder):
+        model = openvino.Core().read_model(folder / 'model.xml')
+        if card.precision == 'w8': multiply_out(model)
+        network = openvino.Core().compile_model(model, 'CPU', options)
+    _COMPILED.add(network)
+    return network
+
 # %% ../../nbs/retrieval/openvino_models.ipynb #723a7771
 class PreparedNetwork:
     "A prepared folder on this machine's CPU: its `card`, its `tokenizer`, and `infer`. Needs openvino and tokenizers alone."
@@ -296,19 +328,19 @@ class PreparedNetwork:
         lanes: int | None = None,        # batches at a time; None is one for each thread
     ):
         self.card = read_card(folder, kind)
-        openvino, tokenizers = require('openvino', 'offline'), require('tokenizers', 'offline')
+        self.folder, tokenizers = Path(folder), require('tokenizers', 'offline')
         self.threads = threads or (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1)
         self.runs_in, self.lanes = runs_in or ('bf16' if self.card.precision != 'f32' and has_bf16() else 'f32'), lanes or self.threads
         hint = {} if self.runs_in == 'auto' else {'INFERENCE_PRECISION_HINT': self.runs_in}
-        options = hint | {'CPU_RUNTIME_CACHE_CAPACITY': str(self.shapes)}
-        if self.lanes == 1 and threads is None: options['PERFORMANCE_HINT'] = 'LATENCY'
-        else: options |= {'NUM_STREAMS': str(self.lanes), 'INFERENCE_NUM_THREADS': str(self.threads)}
-        try:
-            self.tokenizer = tokenizers.Tokenizer.from_file(str(Path(folder) / 'tokenizer.json'))
-            model = openvino.Core().read_model(Path(folder) / 'model.xml')
-            if self.card.precision == 'w8': multiply_out(model)
-            self.network = openvino.Core().compile_model(model, 'CPU', options)
-        except Exception as e: raise ModelError(f'{folder} could not be loaded ({reason(e)}): {_RENEW}') from e
+        self.options = hint | {'CPU_RUNTIME_CACHE_CAPACITY': str(self.shapes)}
+        if self.lanes == 1 and threads is None: self.options['PERFORMANCE_HINT'] = 'LATENCY'
+        else: self.options |= {'NUM_STREAMS': str(self.lanes), 'INFERENCE_NUM_THREADS': str(self.threads)}
+        with _loading(self.folder): self.tokenizer = tokenizers.Tokenizer.from_file(str(self.folder / 'tokenizer.json'))
+        self.compile()
+
+    def compile(self):
+        "Makes the network in this process. Raises `ModelError`."
+        self.network, self.process = _compiled(self.folder, self.card, self.options), os.getpid()
 
     def at_most(self, max_tokens: int | None) -> int:
         "This many tokens, or as many as the network reads. Raises `ModelError` for more."
@@ -318,6 +350,7 @@ class PreparedNetwork:
 
     def infer(self, work: Iterable[Mapping[str, np.ndarray]]) -> Iterator[np.ndarray]:
         "What the network makes of each batch, in order. Raises the runtime's `RuntimeError` where it fails."
+        if self.process != os.getpid(): self.compile()   # this process was forked
         busy: deque = deque()
         def done() -> np.ndarray:
             busy[0].wait()

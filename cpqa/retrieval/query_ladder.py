@@ -14,6 +14,7 @@ import msgspec
 from ..core.errors import CpqaError
 from ..core.records import Hit, Record
 from ..core.redaction import short
+from ..literature.library import DamagedLibrary
 from .pubmed_query import FindsNothing
 
 # %% ../../nbs/retrieval/query_ladder.ipynb #d6c472f1
@@ -94,6 +95,7 @@ def walk(
     rungs, kept, audit = list(rungs), dict[str, None](), list[Rung]()
     for i, rung in enumerate(rungs, 1):
         try: found = search(rung.text, most)
+        except DamagedLibrary: raise   # the rungs below would ask the same library
         except CpqaError as e:
             audit.append(Rung(rung.text, rung.why, 0, 0, len(kept), f'it failed: {short(str(e))}', failed=True))
             if getattr(e, 'outage', False): break   # nobody answers, and the rungs below would wait as long

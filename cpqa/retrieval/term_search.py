@@ -38,7 +38,7 @@ class TermRetriever:
             hits = searcher.search(query, n, count=False).hits
             if len(hits) < n or hits[-1][0] < hits[k - 1][0]: break
             n *= 2
-        return [Hit(searcher.doc(address)['id'][0], score) for score, address in hits if len(hits) <= k or score >= hits[k - 1][0]]
+        return [Hit(self.library.stored(address)[0], score) for score, address in hits if len(hits) <= k or score >= hits[k - 1][0]]
 
 # %% ../../nbs/retrieval/term_search.ipynb #543ed4d7
 def reciprocal_rank_fusion(

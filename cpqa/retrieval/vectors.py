@@ -16,7 +16,7 @@ import numpy as np
 from ..core.errors import CpqaError, require
 from ..core.progress import Progress
 from ..core.records import Document, Hit, Passage, in_order
-from ..literature.library import Documents, Library, LibraryError
+from ..literature.library import DamagedLibrary, Documents, Library, LibraryError, damaged
 from .encoders import Encoder
 
 # %% ../../nbs/retrieval/vectors.ipynb #a007caf2
@@ -100,7 +100,7 @@ class PassageVectors:
 # %% ../../nbs/retrieval/vectors.ipynb #17c2702c
 def _check_model(name: str, built: dict[str, Any] | None, given: dict[str, Any]):
     "Raises `LibraryError`, which names what differs, unless a library was built with the model given."
-    if not isinstance(built, dict): raise LibraryError(f'the manifest of {name} is damaged: build it again')
+    if not isinstance(built, dict): raise DamagedLibrary(f'the manifest of {name} is damaged: build it again')
     differs = [f'{key} {built.get(key)} against {given.get(key)}' for key in {**built, **given} if built.get(key) != given.get(key)]
     if differs: raise LibraryError(f'{name} was built with another model ({"; ".join(differs)}): use that one, or build it again')
 
@@ -114,15 +114,17 @@ class Vectors(PassageVectors):
                                'build it again without --no-vectors')
         self.library, self.encoder = library, encoder
         _check_model(library.folder.name, said.get('encoder'), encoder.describe())
+        library.check(f'{VectorPart.name}/spans.npy')
         try:
             self.index = faiss.read_index(str(folder / 'index.faiss'), faiss.IO_FLAG_MMAP_IFC)
             self.spans = np.load(folder / 'spans.npy', mmap_mode='r', allow_pickle=False)
         except (RuntimeError, ValueError, OSError) as e:
-            raise LibraryError(f'the vectors of {library.folder.name} cannot be read ({e}): build it again') from e
+            raise damaged(library.folder, f'its vectors cannot be read ({e})') from e
         ids = library.ids
         library.check_unchanged()
-        if self.spans.shape != (self.index.ntotal, 3) or len(set(ids)) != len(library) or self.spans[-1, 0] != len(library) - 1:
-            raise LibraryError(f'the vectors of {library.folder.name} do not fit its documents: build it again')
+        fits = self.spans.shape == (self.index.ntotal, 3) and self.index.d == encoder.dim
+        if not fits or len(set(ids)) != len(library) or self.spans[-1, 0] != len(library) - 1:
+            raise damaged(library.folder, 'its vectors do not fit its documents')
         self._place(ids)
 
     def of_rows(self, rows: Sequence[int]) -> np.ndarray:
@@ -145,6 +147,8 @@ class DenseRetriever:
         total, want = self.vectors.index.ntotal, 2 * k
         while True:
             scores, rows = self.vectors.index.search(queries, min(want, total))
+            if rows.size and (rows.min() < 0 or not np.isfinite(scores).all()):
+                raise damaged(self.vectors.library.folder, 'vectors hold what is no number')
             found = [self._documents(s, r, k) for s, r in zip(scores, rows)]
             if want >= total or all(len(hits) == min(k, len(self.vectors.library)) for hits in found): return found
             want *= 2
