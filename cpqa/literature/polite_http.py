@@ -13,7 +13,6 @@ import re
 import tempfile
 import threading
 import time
-import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -31,7 +30,7 @@ from urllib3.exceptions import (DecodeError, HTTPError, IncompleteRead, Location
                                 ProtocolError, ProxyError, SSLError, TimeoutError)
 
 from ..core.errors import CpqaError
-from ..core.retries import Patience, retry_after
+from ..core.retries import Patience, proxy_for, retry_after
 from ..core.redaction import short
 from ..core.storage import Tape
 
@@ -164,10 +163,8 @@ def _pool(url: str) -> urllib3.PoolManager:
     "Connections to `url`, through the proxy that the environment names, if any. Raises `Trouble` for a proxy of another kind."
     parts = urlsplit(url)
     options: dict[str, Any] = dict(retries=False, maxsize=10, num_pools=4)
-    named = {} if is_local(url) or urllib.request.proxy_bypass(parts.hostname or '') else urllib.request.getproxies()
-    proxy = named.get(parts.scheme) or named.get('all')
-    if not proxy: return urllib3.PoolManager(**options)
-    at = urlsplit(proxy if '://' in proxy else f'http://{proxy}')
+    if not (proxy := proxy_for(url)): return urllib3.PoolManager(**options)
+    at = urlsplit(proxy)
     login = urllib3.make_headers(proxy_basic_auth=unquote(at.netloc.rpartition('@')[0])) if at.username else None
     try: return urllib3.ProxyManager(f'{at.scheme}://{at.netloc.rpartition("@")[2]}', proxy_headers=login, **options)
     except (HTTPError, ValueError) as e:
