@@ -71,7 +71,7 @@ _WRITTEN = cloup.option_group('With a language model',
     option('--kind', type=OneOf(kind_names), metavar='KIND', help='what sort of answer to give: {} (default: as the question asks)'),
     option('--option', multiple=True, metavar='TEXT', help='an option to choose from; give it once for each'),
     option('--max-cost', type=dollars, metavar='USD', help='US dollars that may be spent'),
-    option('--llm-timeout', type=number, metavar='SECONDS', help='how long to wait for the model (default 60)'),
+    option('--llm-timeout', type=number, metavar='SECONDS', help='how long an answer of the model may take (default: 600, and 60 without a word)'),
     option('--window', type=number, metavar='TOKENS', help='tokens that the model can hold (default: what is known of it)'),
     option('--record', metavar='FILE', help='keep what was asked and said, without keys'),
     option('--replay', metavar='FILE', help='answer from such a file, without a key or a network'))

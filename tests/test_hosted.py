@@ -387,6 +387,13 @@ def test_an_answer_that_drips_is_given_up_at_the_deadline(kind, stream, fault):
     assert e.kind == 'time' and len(server.log) == 1
 
 
+def test_the_time_that_a_user_gives_is_that_of_the_whole_answer():
+    from cpqa.core.llm_providers import language_model
+    with serve('drip=0.01', key=None) as server, pytest.raises(LLMError) as e:
+        language_model(f'openai:m@{server.url}/v1', timeout=0.3).complete(ASKED)
+    assert e.value.kind == 'time' and len(server.log) == 1
+
+
 @BOTH
 def test_all_tries_share_one_deadline(kind):
     with serve('500') as server: e = trouble(kind, server, retries=10_000, deadline=0.3)
