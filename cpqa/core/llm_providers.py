@@ -88,7 +88,7 @@ def _on_this_machine(model: str, timeout: float | None = None, window: int | Non
 # %% ../../nbs/core/llm_providers.ipynb #f871052f
 def language_model(
     name: str,                            # see PROVIDERS
-    timeout: float | None = None,         # seconds for a whole answer (None: of a service 600, 60 without a byte; all that a local one takes)
+    timeout: float | None = None,         # seconds for an answer (None: of a service 600, 60 without a byte; as long as a local one takes)
     max_cost: float | None = None,        # US dollars; see Limited
     record: str | Path | None = None,     # a file that gets what was asked and said
     replay: str | Path | None = None,     # a file that `record` wrote, which answers in the place of the model
