@@ -11,7 +11,9 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,10 +71,18 @@ def is_private(url: str) -> bool:
     return at.is_loopback or at.is_link_local or at.is_unspecified or any(at in near for near in _NEAR)
 
 # %% ../../nbs/core/retries.ipynb #801f1bef
+def _excepted(host: str, listed: str) -> bool:
+    "Is `host` among the exceptions `listed`, as *.example.org or 10.0.0.0/8?"
+    for entry in (e.strip().lower().rpartition('://')[2] for e in listed.split(',')):
+        if fnmatchcase(host, entry): return True
+        with suppress(ValueError):
+            if '/' in entry and ip_address(host) in ip_network(entry, strict=False): return True
+    return False
+
 def proxy_for(url: str) -> str | None:
     "The proxy that the environment names for `url`; None where it names none, or none is to be asked."
-    parts = urlsplit(url)
-    if is_private(url) or urllib.request.proxy_bypass(parts.netloc.rpartition('@')[2]): return None
-    named = urllib.request.getproxies()
+    parts, named = urlsplit(url), urllib.request.getproxies()
+    if is_private(url) or _excepted(parts.hostname or '', named.get('no', '')): return None
+    if urllib.request.proxy_bypass(parts.netloc.rpartition('@')[2]): return None   # the other forms of an exception
     proxy = named.get(parts.scheme) or named.get('all')
     return proxy if not proxy or '://' in proxy else f'http://{proxy}'
