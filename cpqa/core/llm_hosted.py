@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from socket import SHUT_RDWR
+from socket import SHUT_RDWR, socket
 from threading import Timer
 from typing import Any
 from urllib.parse import urlsplit
@@ -161,7 +161,8 @@ class _Watch:
     def cut(self):
         "The time is up: whoever reads finds the end of the connection."
         self.fault = self.fault or _Late
-        with suppress(OSError, AttributeError): self.socket.shutdown(SHUT_RDWR)
+        if self.socket is None: return
+        with suppress(OSError, TypeError): socket.shutdown(self.socket, SHUT_RDWR)   # an encrypted one must not be opened by it
 
     def met(self, e: Exception) -> Exception:
         "What an exception means: what was met first, or that the answer makes no sense to who reads it."
