@@ -26,6 +26,7 @@ from cpqa.core.records import Document
 from cpqa.core.retries import Patience
 from cpqa.literature import entrez as module
 from cpqa.literature import entrez as replies
+from cpqa.literature import polite_http
 from cpqa.literature.entrez import Entrez, EntrezError
 from cpqa.literature.entrez import clean_ids, entrez_date
 from cpqa.literature.polite_http import Cache, Rate, Trouble, Web, WebError, xml_root
@@ -240,6 +241,37 @@ def test_a_body_without_end_is_not_read_to_its_end(shared):
     shared.script = [packed(gzip.compress(b'x' * 3_000_000))]
     with pytest.raises(WebError, match='larger than 100,000 bytes'): web.ask('einfo.fcgi', [], len)
     shared.script.clear()
+
+
+def test_an_answer_without_end_is_left_at_a_limit(shared):
+    sent = []
+
+    def endless(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        handler.close_connection = True
+        try:
+            while True: sent.append(handler.wfile.write(b' ' * 2**16))
+        except OSError: pass
+    shared.script = [endless] * 2
+    entrez = client(shared, tries=2)
+    assert entrez.web.largest <= 2**25
+    entrez.web.largest = 2**18
+    with pytest.raises(EntrezError, match='larger than 262,144 bytes'): entrez.search('toys')
+    assert len(shared.script) == 1 and sum(sent) < 2**25   # what the sockets hold, and no more
+    shared.script.clear()
+
+
+def test_who_watches_is_told_what_is_awaited(shared, monkeypatch):
+    told = []
+
+    @contextmanager
+    def awaiting(what):
+        told.append(what)
+        yield lambda: None
+    monkeypatch.setattr(polite_http, 'awaiting', awaiting)
+    client(shared).search('toys')
+    assert told == ['127.0.0.1'] and Entrez(module.NCBI, email='', key='', cache=False).web.awaited == 'NCBI'
 
 
 def test_bodies_are_not_trusted(tmp_path):

@@ -2,18 +2,20 @@
 import functools
 import logging
 import pickle
+import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
 from conftest import cases
 from cpqa.core.errors import CpqaError, MissingExtra
-from cpqa.core.llm import Completion, LLMError, Message, Recorded, Replayed, request_key
+from cpqa.core.llm import MOST_NAME, Completion, LLMError, Message, Recorded, Replayed, request_key
 
 KEY = 'sk-' + 'ant-not-a-real-key-0123456789'
 ASKED = [Message('system', 'Answer from the leaflet.'), Message('user', 'Does ginger help? <b>"yes"</b> \u202e\x00 日本')]
@@ -24,8 +26,9 @@ SAYS = 'Ginger helped a little, in one small trial.'
 pytest.importorskip('anthropic')
 pytest.importorskip('openai')
 
+from cpqa.core import llm_hosted as hosted   # noqa: E402
 from cpqa.core.llm_hosted import AGAIN, OWN_KEY, AnthropicLLM, OpenAILLM   # noqa: E402
-from cpqa.testing.model_server import LLM_FAULTS, LLMServer
+from cpqa.testing.model_server import LLM_FAULTS, TIMED, LLMServer
 
 BOTH = cases('kind', [AnthropicLLM, OpenAILLM])
 
@@ -374,11 +377,136 @@ def test_the_libraries_are_imported_only_when_a_client_is_made():
     assert subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stdout.strip() == '[]'
 
 
+# ---- how long, and how much
+
+@BOTH
+@cases('stream', [False, True])
+@cases('fault', ['drip=0.01', 'creep=0.01', 'drip=30'])
+def test_an_answer_that_drips_is_given_up_at_the_deadline(kind, stream, fault):
+    with serve(fault) as server: e = trouble(kind, server, stream=stream, timeout=60, deadline=0.3)
+    assert e.kind == 'time' and len(server.log) <= 1
+
+
+def test_the_time_that_a_user_gives_is_that_of_the_whole_answer():
+    from cpqa.core.llm_providers import language_model
+    with serve('drip=0.01', key=None) as server, pytest.raises(LLMError) as e:
+        language_model(f'openai:m@{server.url}/v1', timeout=0.3).complete(ASKED)
+    assert e.value.kind == 'time' and len(server.log) <= 1
+
+
+@BOTH
+def test_all_tries_share_one_deadline(kind):
+    with serve('500') as server: e = trouble(kind, server, retries=10_000, deadline=0.3)
+    assert e.kind in ('server', 'time') and len(server.log) < 1000   # waits of a thousandth, doubled each time
+
+
+@BOTH
+@cases('stream', [False, True])
+@cases('fault', ['endless', 'packed'])
+def test_an_answer_that_is_too_much_is_not_read(kind, stream, fault):
+    if stream and fault == 'packed': return
+    with serve(fault) as server: e = trouble(kind, server, stream=stream, largest=50_000, retries=1)
+    assert e.kind == 'reply' and (fault == 'packed' or ('more than was asked for' in str(e) and len(server.log) == 1))
+
+
+@BOTH
+@cases('stream', [False, True])
+@cases('status', [200, 400, 500])
+def test_no_body_is_read_to_an_end_that_it_does_not_have(kind, stream, status, monkeypatch):
+    from cpqa.testing import model_server
+    monkeypatch.setattr(model_server, 'sent', lambda *_: model_server.Sent(status, (b'{"error": "',), tail=b'x' * 2**14))
+    with serve() as server:
+        watched, read = [], hosted._counted
+        monkeypatch.setattr(hosted, '_counted', lambda watch, response: (watched.append(watch), read(watch, response))[1])
+        assert trouble(kind, server, stream=stream, largest=100_000, retries=3).kind == 'reply'
+    [watch] = watched
+    assert 100_000 < watch.size < 400_000   # and a part
+
+
+@BOTH
+def test_a_reply_may_be_as_long_as_was_asked_for(kind):
+    with LLMServer(lambda *_: 'word ' * 1000) as server:
+        assert len(ask(kind, server, max_tokens=1000)[0].text) == 5000
+        assert trouble(kind, server, max_tokens=1000, largest=4000).kind == 'reply'
+
+
+@BOTH
+@cases('body', [b'{"choices": ' + b'[' * 100_000, b'{"content": ' + b'[' * 100_000, b'{"usage": ' + b'9' * 5000 + b'}'])
+@cases('stream', [False, True])
+def test_numbers_and_brackets_without_end_are_no_reply(kind, body, stream, monkeypatch):
+    from cpqa.testing import model_server
+    made = model_server.Sent(200, (b'event: message_start\ndata: ' + body + b'\n\n',), True, kind='text/event-stream')
+    monkeypatch.setattr(model_server, 'sent', lambda *_: made if stream else model_server.Sent(200, (body,)))
+    with serve() as server: assert trouble(kind, server, stream=stream, retries=0).kind == 'reply'
+
+
+@BOTH
+@cases('stream', [False, True])
+def test_what_a_server_says_of_itself_does_not_pass_whole(kind, stream):
+    with serve('huge') as server: said, _, _ = ask(kind, server, stream)
+    assert said.text == SAYS and said.model == 'm' * MOST_NAME and (said.input_tokens, said.output_tokens) == (0, 0)
+
+
+@BOTH
+def test_who_watches_is_told_what_is_awaited(kind, monkeypatch):
+    told = []
+
+    @contextmanager
+    def awaiting(what):
+        told.append(what)
+        yield lambda: told.append('heard')
+    monkeypatch.setattr(hosted, 'awaiting', awaiting)
+    with serve() as server:
+        ask(kind, server)
+        ask(kind, server, True)
+    who = f'the model at 127.0.0.1:{server.port}'
+    assert told[:3] == [who, who, 'heard'] and set(told[3:]) == {'heard'}
+
+
+# ---- which way it goes
+
+def proxied(monkeypatch, **names):
+    for name in ('http_proxy', 'https_proxy', 'all_proxy', 'no_proxy'):
+        for form in (name, name.upper()): monkeypatch.delenv(form, raising=False)
+    for name, value in names.items(): monkeypatch.setenv(name, value)
+
+
+@BOTH
+@cases('stream', [False, True])
+@cases('host', ['127.0.0.1', 'localhost'])
+def test_a_model_on_this_machine_is_asked_without_a_proxy(kind, stream, host, monkeypatch):
+    with socket.create_server(('127.0.0.1', 0)) as proxy, serve() as server:
+        address = f'http://127.0.0.1:{proxy.getsockname()[1]}'
+        proxied(monkeypatch, http_proxy=address, https_proxy=address, all_proxy='socks5://127.0.0.1:1')
+        server.url = f'http://{host}:{server.port}'
+        assert ask(kind, server, stream, timeout=5, retries=0)[0].text == SAYS
+        proxy.settimeout(0)
+        with pytest.raises(BlockingIOError): proxy.accept()
+
+
+@BOTH
+def test_others_are_asked_through_the_proxy_of_the_environment(kind, monkeypatch):
+    with serve() as proxy:   # which knows no other host than itself
+        proxied(monkeypatch, http_proxy=proxy.url)
+        with pytest.raises(LLMError, match='the server at models.example.org does not accept') as e:
+            kind('m', KEY, 'http://models.example.org/v1', retries=0).complete(ASKED)
+    assert e.value.kind == 'key'
+
+
+@BOTH
+@cases('proxy, said', [('socks5://me:hush@127.0.0.1:9', 'pip install socksio'), ('socks9://me:hush@127.0.0.1:9', 'http://HOST:PORT')])
+def test_a_proxy_of_no_use_is_one_sentence(kind, proxy, said, monkeypatch):
+    proxied(monkeypatch, all_proxy=proxy)
+    monkeypatch.setitem(sys.modules, 'socksio', None)
+    with pytest.raises(LLMError, match='ALL_PROXY') as e: kind('m', KEY)
+    assert e.value.kind == 'network' and said in str(e.value) and 'hush' not in str(e.value)
+
+
 # ---- the server itself
 
 def test_every_fault_is_known_and_said():
     for name in LLM_FAULTS:
-        with LLMServer(says, f'{name}=0.01' if name in ('slow', 'stall') else name) as server: assert server.faults.next()
+        with LLMServer(says, f'{name}=0.01' if name in TIMED else name) as server: assert server.faults.next()
     with pytest.raises(CpqaError, match='is no fault') as e: LLMServer(says, 'cut=often')
     assert all(name in str(e.value) for name in LLM_FAULTS)
 
@@ -403,7 +531,6 @@ def test_a_function_may_say_more_than_a_text():
 
 @cases('head', ['Host: evil.example\r\nContent-Length: 2\r\n', 'Content-Length: -1\r\n', 'Content-Length: 9999999999\r\n', ''])
 def test_odd_requests_are_refused(head):
-    import socket
     with serve() as server:
         with socket.create_connection(('127.0.0.1', server.port)) as s:
             s.sendall(f'POST /v1/messages HTTP/1.1\r\n{head}\r\n{{}}'.encode())

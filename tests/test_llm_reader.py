@@ -80,6 +80,11 @@ def declined(answer, why: str):
     ({'label': 'yes', 'claims': [[PLANTED]]}, 'shape', 'is no object'),
     (good({'text': '', 'pmid': '101', 'quote': 'x'}, label='yes'), 'missing', "no 'text'"),
     (good(SOUND, label='yes', status=PLANTED), 'shape', "'status' is not one of"),
+    (good(SOUND, SOUND | {'text': PLANTED * 1250}, label='yes'), 'long', 'more than 2,000 letters'),   # 30,000 letters
+    (good(SOUND, SOUND | {'quote': PLANTED * 1250}, label='yes'), 'long', 'more than 5,000 letters'),
+    (good(SOUND | {'pmid': 10**400}, label='yes'), 'long', 'more than 18 digits'),
+    (good(*[SOUND | {'text': f'{PLANTED} {n}'} for n in range(201)], label='yes'), 'long', 'more than 200 entries'),
+    ('{"label": "yes", "claims": []}' + ' ' * 1_000_000, 'long', 'more of it than anybody would read'),
 ])
 def test_a_bad_reply_is_asked_for_once_more_and_then_declined(reply, fault, why):
     model = Scripted(reply)
@@ -91,6 +96,20 @@ def test_a_bad_reply_is_asked_for_once_more_and_then_declined(reply, fault, why)
     assert PLANTED not in second[1].content   # what a document may have put into its mouth is not said again
     mended = answered(reply, good(SOUND, label='yes'))
     assert (mended.label, mended.used_PMIDs, mended.usage['calls']) == ('yes', ('101',), 2)
+
+
+def test_fifty_copies_of_a_claim_are_one():
+    copies = [SOUND | {'text': SOUND['text'].upper() if n % 2 else SOUND['text'] + '.' * (n % 3)} for n in range(50)]
+    once, fifty = answered(good(SOUND, label='yes')), answered(good(*copies, label='yes'))
+    assert (fifty.claims, fifty.reason, fifty.response) == (once.claims, once.reason, once.response) and len(once.claims) == 1
+    prose = {'response': f'{SOUND["text"]} ' * 50, 'used_PMIDs': ['101'], 'label': 'yes', 'status': 'answered', 'reasoning': ''}
+    assert len(answered(prose, prompt='stuhlmann').claims) == 1
+
+
+def test_a_draft_without_end_is_not_shown_to_its_end():
+    heard = []
+    LLMReader(Scripted(good(SOUND | {'text': 'm' * 30_000}))).read(Gathered(QUESTION, FOUND, SHELF, on_text=heard.append))
+    assert max(map(len, ''.join(heard).split('…'))) <= 20_000
 
 
 def test_no_retries_and_three():

@@ -1,5 +1,7 @@
 "A source, a reader and the choice of both come from rows: what another package adds is searched and read as ours is."
+import socket
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,8 +10,9 @@ from cpqa.core.errors import CpqaError
 from cpqa.core.records import Answer, Document, Fetched
 from cpqa.core.registry import Row
 from cpqa.core.remarks import said
+from cpqa.literature.entrez import Entrez, EntrezError
 from cpqa.pipeline import CancerQA
-from cpqa.retrieval.sources import SOURCES, LibrarySource, LiveSource, Scope
+from cpqa.retrieval.sources import SOURCES, LibrarySource, LiveSource, PubMedSource, Scope
 
 QUESTION = 'Does ginger tea lower nausea after surgery?'
 NEW = Document('90000001', 'Ginger tea after surgery', 'Ginger tea lowered nausea after surgery in 80 adults with breast cancer.',
@@ -58,3 +61,24 @@ def test_a_reader_is_a_class_and_a_row(monkeypatch):
     added(monkeypatch, READERS, Row('shy', 'says nothing', 'a_package:shy'))
     answer = CancerQA(reading=Reading(reader='shy')).ask(QUESTION)
     assert (answer.abstained, answer.reason, answer.library) == (True, 'It is shy.', 'nothing: the language model was asked alone')
+
+
+def test_a_server_that_says_nothing_is_waited_for_once_in_a_question():
+    with socket.create_server(('127.0.0.1', 0), backlog=50) as silent:   # lets everybody in, and never answers
+        url = f'http://127.0.0.1:{silent.getsockname()[1]}/'
+        entrez = Entrez(url, email='', key='', timeout=0.3, tries=3, deadline=0.3, backoff=0.001)
+        notes = Document('7', text='Ginger.')
+        source = PubMedSource(SimpleNamespace(scope=Scope('pubmed'), entrez=entrez, place='the notes', library={'7': notes}))
+        with pytest.raises(EntrezError, match='in time'): source.search('ginger', 5)
+        got = source.fetch([str(n) for n in range(1, 41)])
+        assert [d.id for d in got.documents] == ['7'] and len(got.failed) == 39 and 'no time was left' in got.faults[0]
+        with pytest.raises(EntrezError, match='no time was left'): source.full_texts(['PMC1', 'PMC2'])
+        silent.settimeout(0)
+        calls = 0
+        while True:
+            try: silent.accept()[0].close()
+            except BlockingIOError: break
+            calls += 1
+        assert calls <= 3 and not any('halves' in e for e in entrez.events)
+        # the next question has its own time
+        with pytest.raises(EntrezError, match='in time'): PubMedSource(source.means).search('ginger', 5)

@@ -7,13 +7,16 @@ __all__ = ['OWN_KEY', 'AGAIN', 'host_of', 'key_for', 'trouble_kind', 'asked_wait
            'AnthropicLLM', 'is_closed', 'OpenAILLM']
 
 # %% ../../nbs/core/llm_hosted.ipynb #b00bc612
+import importlib
 import os
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from math import inf
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from socket import SHUT_RDWR, socket
+from threading import Timer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +24,8 @@ import msgspec
 
 from .errors import CpqaError, require
 from .llm import Completion, LLMError, Message, json_of
-from .retries import Patience, retry_after
+from .progress import awaiting
+from .retries import Patience, proxy_for, retry_after
 from .redaction import short
 
 # %% ../../nbs/core/llm_hosted.ipynb #cbbc0b38
@@ -93,6 +97,8 @@ class Shown:
 # %% ../../nbs/core/llm_hosted.ipynb #b344a61b
 class _Broken(Exception): "A stream that lacks its end."
 class _Unreadable(Exception): "What is no reply of this service."
+class _Late(Exception): "An answer that is not whole at its deadline."
+class _TooMuch(Exception): "An answer that is longer than it may be."
 
 _HELP = {   # what happened, what to do
     'key': ('does not accept the key', 'check the key, and what it may be used for'),
@@ -102,6 +108,7 @@ _HELP = {   # what happened, what to do
     'time': ('did not answer in time', 'try again, or allow a longer timeout'),
     'server': ('failed or is overloaded', 'try again later'),
     'reply': ('sent what is no reply of a language model', 'check the address'),
+    'size': ('sent more than was asked for', 'check the address, and what runs there'),
     'network': ('cannot be reached, or the connection broke off', 'check the address, the network, and that a server runs there'),
     'request': ('refused the request', 'ask for less, or check what the model can do'),
 }
@@ -118,16 +125,101 @@ def trouble_of(e: Exception, who: str, key: str | None = None) -> LLMError | Non
     "The `LLMError` for an exception that was met when asking `who`."
     names, (words, message) = {c.__name__ for c in type(e).__mro__}, _body(e)
     headers = getattr(getattr(e, 'response', None), 'headers', None) or {}
-    if names & {'APITimeoutError', 'TimeoutException'}: kind, again = 'time', True
+    if names & {'APITimeoutError', 'TimeoutException', '_Late'}: kind, again = 'time', True
     elif names & {'APIConnectionError', 'TransportError', '_Broken'}: kind, again = 'network', True
     elif names & {'APIResponseValidationError', 'JSONDecodeError', 'UnicodeDecodeError', 'DecodingError', '_Unreadable'}:
         kind, again = 'reply', True
+    elif '_TooMuch' in names: kind, again = 'reply', False
     elif 'APIError' in names: kind, again = trouble_kind(getattr(e, 'status_code', 200), words, message)
     else: return None
-    what, do = _HELP[kind]
+    what, do = _HELP['size' if '_TooMuch' in names else kind]
     again = again and headers.get('x-should-retry') != 'false'
     said = '' if kind == 'key' else short(message.replace(key, '[cut]') if key else message, 120)
     return LLMError(f'{who} {what}{f" ({said!r})" if said else ""}: {do}', kind, again, asked_wait(headers))
+
+# %% ../../nbs/core/llm_hosted.ipynb #a7340b18
+_WATCH: ContextVar['_Watch | None'] = ContextVar('_WATCH', default=None)   # of the try that this thread makes
+
+class _Watch:
+    "One try, which has so many `seconds`, and whose answer has `largest` bytes at most."
+    def __init__(self, seconds: float, largest: int):
+        self.until, self.largest, self.size, self.begun = time.monotonic() + seconds, largest, 0, False
+        self.fault: type[Exception] | None = None
+        self.socket: Any = None
+        self.timer = Timer(max(0.0, seconds), self.cut)
+        self.timer.daemon = True
+
+    def __enter__(self):
+        self.timer.start()
+        self.token = _WATCH.set(self)
+        return self
+
+    def __exit__(self, *_):
+        self.timer.cancel()
+        _WATCH.reset(self.token)
+
+    def cut(self):
+        "The time is up: whoever reads finds the end of the connection."
+        self.fault = self.fault or _Late
+        if self.socket is None: return
+        with suppress(OSError, TypeError): socket.shutdown(self.socket, SHUT_RDWR)   # an encrypted one must not be opened by it
+
+    def met(self, e: Exception) -> Exception:
+        "What an exception means: what was met first, or that the answer makes no sense to who reads it."
+        if self.fault: return self.fault()
+        return _Unreadable() if self.begun and isinstance(e, (ValueError, RecursionError)) else e
+
+# %% ../../nbs/core/llm_hosted.ipynb #5c574726
+def _seen(watch: _Watch, request: Any):
+    "Shows the connection of a request to the watch, and leaves no wait longer than the time that is left."
+    def trace(event: str, info: dict[str, Any]):
+        if not event.endswith(('connect_tcp.complete', 'start_tls.complete')): return
+        watch.socket = info['return_value'].get_extra_info('socket')
+        if watch.fault: watch.cut()
+    left = max(0.001, watch.until - time.monotonic())
+    waits = {name: left if wait is None else min(wait, left) for name, wait in request.extensions.get('timeout', {}).items()}
+    request.extensions |= {'trace': trace, 'timeout': waits}
+
+def _counted(watch: _Watch, response: Any) -> Iterator[bytes]:
+    "The parts of an answer. Raises `_TooMuch` or `_Unreadable`."
+    watch.begun = True
+    if response.headers.get('Content-Encoding', '').strip().lower() not in ('', 'identity'):
+        watch.fault = watch.fault or _Unreadable
+        raise _Unreadable
+    for part in response.stream:
+        watch.size += len(part)
+        if watch.size > watch.largest:
+            watch.fault = watch.fault or _TooMuch
+            raise _TooMuch
+        yield part
+
+# %% ../../nbs/core/llm_hosted.ipynb #dbab3eb0
+def _way(lib: Any, url: str) -> Any:
+    "The transport of the library `lib` to `url`."
+    try: return lib.HTTPTransport(proxy=proxy_for(url), limits=lib.Limits(max_keepalive_connections=0))
+    except ImportError: what = 'speaks SOCKS, for which a package is missing: run  pip install socksio'
+    except (ValueError, lib.InvalidURL): what = 'is not one like http://HOST:PORT: correct it'
+    raise LLMError(f'the proxy that the environment names (HTTPS_PROXY or ALL_PROXY) {what}, or unset the variable', 'network')
+
+def _http(client: Any, url: str, timeout: float) -> Any:
+    "What a maker's library sends its requests with, of its own class `client`."
+    lib = importlib.import_module(client.__mro__[1].__module__.partition('.')[0])
+    way = _way(lib, url)
+
+    class Parts(lib.SyncByteStream):
+        def __init__(self, response: Any, watch: _Watch): self.counted, self.close = _counted(watch, response), response.close
+        def __iter__(self) -> Iterator[bytes]: return self.counted
+
+    class Watched(lib.BaseTransport):
+        def close(self): way.close()
+        def handle_request(self, request: Any) -> Any:
+            if (watch := _WATCH.get()) is None: return way.handle_request(request)
+            _seen(watch, request)
+            got = way.handle_request(request)
+            return lib.Response(got.status_code, headers=got.headers, stream=Parts(got, watch), extensions=got.extensions)
+
+    # a redirect could carry the question elsewhere
+    return client(follow_redirects=False, timeout=timeout, transport=Watched(), headers={'Accept-Encoding': 'identity'})
 
 # %% ../../nbs/core/llm_hosted.ipynb #5f944572
 _UNKNOWN = re.compile(r'(?i)unsupported|not (?:be )?(?:support|permit|allow)|unknown|unrecogni[sz]ed|unexpected|deprecated|invalid schema')
@@ -169,15 +261,16 @@ class _Service:
 
 # %% ../../nbs/core/llm_hosted.ipynb #55339153
 class _Hosted(_Service):
-    """What the clients of services share. In seconds: `timeout` without a byte, the first wait `backoff`, no wait over `longest`; `more`
-    are further fields."""
+    """What the clients of services share. In seconds: `timeout` without a byte, `deadline` for a whole answer with all tries, the first
+    wait `backoff`, no wait over `longest`; `largest` are bytes of a reply (None: a MiB, and a KiB a token); `more` are further fields."""
     def __init__(self, model: str, key: str | None = None, base_url: str | None = None, *, timeout: float = 60.0, retries: int = 4,
-                 backoff: float = 1.0, longest: float = 60.0, window: int | None = None, more: dict[str, Any] | None = None):
+                 backoff: float = 1.0, longest: float = 60.0, window: int | None = None, more: dict[str, Any] | None = None,
+                 deadline: float = 600.0, largest: int | None = None):
         if not model or model != model.strip():
             raise LLMError(f'{model[:40]!r} is no name of a model: give the one that {self.service} lists', 'model')
         url = base_url or os.environ.get(self.home_variable) or self.home
-        self.model, self.host, self.patience = model, host_of(url), Patience(retries + 1, timeout, inf, backoff, longest)
-        self.window, self.more = window, dict(more or {})
+        self.model, self.host, self.patience = model, host_of(url), Patience(retries + 1, timeout, deadline, backoff, longest)
+        self.window, self.more, self.largest = window, dict(more or {}), largest
         self.without: frozenset[str] = frozenset()
         self.events: deque[str] = deque(maxlen=200)
         self._who = f'{self.service} ({self.host})' if self.host == host_of(self.home) else f'the server at {self.host}'
@@ -187,12 +280,29 @@ class _Hosted(_Service):
 
     def __repr__(self) -> str: return f'{type(self).__name__}({self.model!r}, at {self.host})'
 
+    def _worth(self, e: BaseException, show: Shown | None) -> bool:
+        return isinstance(e, LLMError) and e.again and (e.wait or 0) <= self.patience.longest and (show is None or show.fault is not e)
+
+    def _tell(self, state: Any):
+        self.events.append(f'{state.outcome.exception()}; try {state.attempt_number + 1} after {state.upcoming_sleep:.2f} s')
+
+# %% ../../nbs/core/llm_hosted.ipynb #218ba4f4
+class _Asking(_Hosted):
+    "The verb of both clients."
     def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
                  schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         "What the model says. Raises `LLMError` when all tries are used up, or at once where another would not help."
-        begun, show = time.monotonic(), Shown(on_text) if on_text is not None else None
-        retrying = self.patience.retrying(lambda e: self._worth(e, show), self._tell)
-        try: said, failed = retrying(self._try, messages, max_tokens, temperature, schema, show), None
+        with awaiting(f'the model at {self.host}') as heard:
+            def told(text: str):
+                heard()
+                on_text(text)   # type: ignore[misc]
+            return self._patiently(messages, max_tokens, temperature, schema, Shown(told) if on_text is not None else None)
+
+    def _patiently(self, messages: Sequence[Message], max_tokens: int, temperature: float, schema: dict[str, Any] | None,
+                   show: Shown | None) -> Completion:
+        begun, retrying = time.monotonic(), self.patience.retrying(lambda e: self._worth(e, show), self._tell)
+        until = begun + self.patience.deadline
+        try: said, failed = retrying(self._try, messages, max_tokens, temperature, schema, show, until), None
         except LLMError as e:
             if show is not None and show.fault is e: raise
             failed = _final(e, retrying.statistics['attempt_number'], self.patience.longest)
@@ -201,23 +311,19 @@ class _Hosted(_Service):
                                        ms=round((time.monotonic() - begun) * 1000, 3))
 
     def _try(self, messages: Sequence[Message], max_tokens: int, temperature: float, schema: dict[str, Any] | None,
-             show: Shown | None) -> Completion:
+             show: Shown | None, until: float) -> Completion:
         "One try; where the service does not take a field, the request goes out again without it. Raises `LLMError`."
+        largest = 2**20 + 2**10 * max_tokens if self.largest is None else self.largest
         while True:
-            try: return self._once(messages, max_tokens, temperature, schema, show)
-            except Exception as e:
-                if (show is not None and show.fault is e) or (trouble := trouble_of(e, self._who, self._key)) is None: raise
-                field = refused_field(e, self.optional)
+            with _Watch(until - time.monotonic(), largest) as watch:
+                try: return self._once(messages, max_tokens, temperature, schema, show)
+                except Exception as e:
+                    if (show is not None and show.fault is e) or (trouble := trouble_of(watch.met(e), self._who, self._key)) is None: raise
+                    field = refused_field(e, self.optional)
             if show is not None: show.restart()
             if not field or field in self.without: raise trouble
             self.without |= {field}
             self.events.append(f'{self._who} does not take {field}, which is left out from now on')
-
-    def _worth(self, e: BaseException, show: Shown | None) -> bool:
-        return isinstance(e, LLMError) and e.again and (e.wait or 0) <= self.patience.longest and (show is None or show.fault is not e)
-
-    def _tell(self, state: Any):
-        self.events.append(f'{state.outcome.exception()}; try {state.attempt_number + 1} after {state.upcoming_sleep:.2f} s')
 
 # %% ../../nbs/core/llm_hosted.ipynb #76ca7763
 _CLAUDE = {'end_turn': 'stop', 'stop_sequence': 'stop', 'max_tokens': 'length', 'model_context_window_exceeded': 'length',
@@ -226,15 +332,14 @@ _CLAUDE = {'end_turn': 'stop', 'stop_sequence': 'stop', 'max_tokens': 'length', 
 def _read_in(usage: Any) -> int:
     return sum(_count(getattr(usage, name, 0)) for name in ('input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens'))
 
-class AnthropicLLM(_Hosted):
+class AnthropicLLM(_Asking):
     "Claude, through the `anthropic` library: the `model` as Anthropic names it, the key from ANTHROPIC_API_KEY unless given."
     service, variable, home, home_variable, optional = ('Anthropic', 'ANTHROPIC_API_KEY', 'https://api.anthropic.com', 'ANTHROPIC_BASE_URL',
                                                         ('output_config',))
 
     def _connect(self, url: str, key: str) -> Any:
         self._sdk = sdk = require('anthropic', 'llm')
-        # a redirect could carry the question elsewhere
-        http = sdk.DefaultHttpxClient(follow_redirects=False, timeout=self.patience.timeout)
+        http = _http(sdk.DefaultHttpxClient, url, self.patience.timeout)
         return sdk.Anthropic(api_key=key, base_url=url.removesuffix('/v1'), timeout=self.patience.timeout, max_retries=0, http_client=http,
                              open_telemetry=False)
 
@@ -282,14 +387,14 @@ def is_closed(schema: Any) -> bool:
     return all(map(is_closed, schema.values()))
 
 # %% ../../nbs/core/llm_hosted.ipynb #05d6f9c4
-class OpenAILLM(_Hosted):
+class OpenAILLM(_Asking):
     "GPT, or any server that speaks OpenAI's HTTP at `base_url`, through the `openai` library; the key from OPENAI_API_KEY unless given."
     service, variable, home, home_variable = 'OpenAI', 'OPENAI_API_KEY', 'https://api.openai.com/v1', 'OPENAI_BASE_URL'
     optional = ('temperature', 'response_format', 'stream_options', 'max_completion_tokens', 'max_tokens')
 
     def _connect(self, url: str, key: str) -> Any:
         self._sdk = sdk = require('openai', 'llm')
-        http = sdk.DefaultHttpxClient(follow_redirects=False, timeout=self.patience.timeout)
+        http = _http(sdk.DefaultHttpxClient, url, self.patience.timeout)
         client = sdk.OpenAI(api_key=key, base_url=url if urlsplit(url).path else f'{url}/v1', timeout=self.patience.timeout, max_retries=0,
                             http_client=http)
         if self.host != host_of(self.home): client.organization = client.project = None   # the environment's are nobody else's business

@@ -70,7 +70,7 @@ def _asked_at(llm: Any, window: int | None) -> LLM:
     if not at_home: llm.price = None   # nobody knows what it costs there
     return llm
 
-def _within(timeout: float | None) -> dict[str, Any]: return {} if timeout is None else {'timeout': timeout}
+def _within(timeout: float | None) -> dict[str, Any]: return {} if timeout is None else {'timeout': timeout, 'deadline': timeout}
 
 def _claude(model: str, timeout: float | None = None, window: int | None = None, device: str | None = None) -> LLM:
     "Claude at Anthropic, or where ANTHROPIC_BASE_URL says."
@@ -88,7 +88,7 @@ def _on_this_machine(model: str, timeout: float | None = None, window: int | Non
 # %% ../../nbs/core/llm_providers.ipynb #f871052f
 def language_model(
     name: str,                            # see PROVIDERS
-    timeout: float | None = None,         # seconds: of a service without a byte (None: 60), of a whole local answer (None: all it takes)
+    timeout: float | None = None,         # seconds for an answer (None: of a service 600, 60 without a byte; as long as a local one takes)
     max_cost: float | None = None,        # US dollars; see Limited
     record: str | Path | None = None,     # a file that gets what was asked and said
     replay: str | Path | None = None,     # a file that `record` wrote, which answers in the place of the model

@@ -17,10 +17,11 @@ import tempfile
 from calendar import monthrange
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from datetime import date
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from lxml import etree
@@ -545,8 +546,17 @@ class Storing(Batches):
         articles = self._ask('efetch', fields, lambda body: cut_articles(body, db), f'for {most} stored records', post=True, keep=False)
         return tuple(d for _, _, d in read_documents(articles, db) if isinstance(d, Document))
 
+# %% ../../nbs/literature/entrez.ipynb #635ebd5e
+class _Hurrying(Storing):
+    "Requests that share their time, as those of one question."
+    def hurried(self, seconds: float) -> Self:
+        "The same client, with so many seconds for all of its requests together; what is done between them does not count."
+        other = copy(self)
+        other.web = self.web.hurried(seconds)
+        return other
+
 # %% ../../nbs/literature/entrez.ipynb #1e317e58
-class Entrez(Storing):
+class Entrez(_Hurrying):
     "NCBI's E-utilities, or a server that speaks like them at `url`."
     def links(self, ids: Iterable[str | int], to: str = 'pmc', db: str = 'pubmed') -> dict[str, str]:
         "The id in `to` of each id in `db` that has one: PMIDs to PMCIDs, or back."

@@ -13,13 +13,14 @@ import re
 import tempfile
 import threading
 import time
-import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from functools import cached_property
 from hashlib import sha256
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
@@ -31,7 +32,8 @@ from urllib3.exceptions import (DecodeError, HTTPError, IncompleteRead, Location
                                 ProtocolError, ProxyError, SSLError, TimeoutError)
 
 from ..core.errors import CpqaError
-from ..core.retries import Patience, retry_after
+from ..core.progress import awaiting
+from ..core.retries import Patience, proxy_for, retry_after
 from ..core.redaction import short
 from ..core.storage import Tape
 
@@ -164,10 +166,8 @@ def _pool(url: str) -> urllib3.PoolManager:
     "Connections to `url`, through the proxy that the environment names, if any. Raises `Trouble` for a proxy of another kind."
     parts = urlsplit(url)
     options: dict[str, Any] = dict(retries=False, maxsize=10, num_pools=4)
-    named = {} if is_local(url) or urllib.request.proxy_bypass(parts.hostname or '') else urllib.request.getproxies()
-    proxy = named.get(parts.scheme) or named.get('all')
-    if not proxy: return urllib3.PoolManager(**options)
-    at = urlsplit(proxy if '://' in proxy else f'http://{proxy}')
+    if not (proxy := proxy_for(url)): return urllib3.PoolManager(**options)
+    at = urlsplit(proxy)
     login = urllib3.make_headers(proxy_basic_auth=unquote(at.netloc.rpartition('@')[0])) if at.username else None
     try: return urllib3.ProxyManager(f'{at.scheme}://{at.netloc.rpartition("@")[2]}', proxy_headers=login, **options)
     except (HTTPError, ValueError) as e:
@@ -186,7 +186,7 @@ def _parts(answer, largest: int, until: float) -> Iterator[bytes]:
 
 class Exchange:
     "Single requests to the service at `url`; the words in `hide` are kept out of all that comes back."
-    def __init__(self, url: str, hide: tuple[str, ...] = (), agent: str = 'cpqa', timeout: float = 20.0, largest: int = 256 * 2**20,
+    def __init__(self, url: str, hide: tuple[str, ...] = (), agent: str = 'cpqa', timeout: float = 20.0, largest: int = 2**25,
                  passes: Callable[[str], bool] = lambda text: False):
         self.url, self.timeout, self.largest, self.passes = url, timeout, largest, passes
         self.hide, self.agent = tuple(w.encode() for w in hide if w), agent
@@ -216,7 +216,8 @@ class Exchange:
 def _final(t: Trouble, n: int, tries: int) -> WebError:
     "The trouble of the last of `n` tries, as a person reads it."
     tried = f'{n} tries' if n > 1 else 'one try'
-    error = WebError(t.why + ('' if not t.again else f', after {tried}' if n >= tries else f', after {tried}, and no time was left'))
+    after = '' if n >= tries else ', and no time was left'
+    error = WebError(t.why + (f', after {tried}{after}' if t.again and n else ''))
     error.again, error.less = t.again, t.less
     return error
 
@@ -225,21 +226,33 @@ class Web(Exchange):
     def __init__(self, url: str, patience: Patience = Patience(), rate: Rate | None = None, say: Callable[[str], None] = lambda text: None,
                  **options):
         super().__init__(url, timeout=patience.timeout, **options)
-        self.patience, self.rate, self.say = patience, rate, say
+        self.patience, self.rate, self.say, self.allowed = patience, rate, say, inf
+        host = urlsplit(url).hostname or ''
+        self.awaited = 'NCBI' if host.endswith('.ncbi.nlm.nih.gov') else host
+
+    def hurried(self, seconds: float) -> Self:
+        "The same client, with so many seconds for all of its requests together; what is done between them does not count."
+        other = copy(self)
+        other.allowed = min(self.allowed, seconds)
+        return other
 
     def ask(self, path: str, fields: list[tuple[str, str]], check: Callable[[bytes], Any], post: bool = False,
             deadline: float | None = None, tries: int | None = None) -> tuple[bytes, Any]:
         "The body of the answer, and what `check` returned for it. Raises `WebError` when there is no point in another try."
-        patience = replace(self.patience, tries=tries or self.patience.tries, deadline=deadline or self.patience.deadline)
-        until, retrying = time.monotonic() + patience.deadline, patience.retrying(tell=lambda state: self._tell(path, state,
+        within, begun = min(deadline or self.patience.deadline, self.allowed), time.monotonic()
+        if within < 0.01: raise _final(Trouble('no time was left to ask', less=False), 0, 0)
+        patience = replace(self.patience, tries=tries or self.patience.tries, deadline=within)
+        until, retrying = begun + patience.deadline, patience.retrying(tell=lambda state: self._tell(path, state,
             patience.tries))
         def left() -> float: return until - time.monotonic()
         def once() -> tuple[bytes, Any]:
             if self.rate: time.sleep(self.rate.take(max(0.0, left())))
             body = at_most(left(), lambda: self.once(path, fields, post, left()))
             return body, check(body)
-        try: return retrying(once)
+        try:
+            with awaiting(self.awaited): return retrying(once)
         except Trouble as t: raise _final(t, retrying.statistics['attempt_number'], patience.tries) from t
+        finally: self.allowed -= time.monotonic() - begun
 
     def _tell(self, path: str, state: Any, tries: int):
         t, wait = state.outcome.exception(), state.upcoming_sleep

@@ -10,6 +10,7 @@ __all__ = ['Shelved', 'PATIENCE', 'SOURCES', 'Scope', 'scope_of', 'Means', 'Sour
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ from ..core.errors import CpqaError
 from ..core.records import Document, Fetched, Hit, Record
 from ..core.registry import Registry, Row, Service
 from ..core.redaction import short
-from ..literature.entrez import NCBI
+from ..literature.entrez import NCBI, Entrez
 from ..literature.library import Library
 from .term_search import TermRetriever
 from .boolean import BooleanIndex
@@ -162,21 +163,28 @@ class LiveSource:
     def passages(self, documents: Sequence[Document]) -> PassageVectors:
         return PassageVectors(documents, self.means.live_encoder, self.means.split)
 
+# %% ../../nbs/retrieval/sources.ipynb #3b7894c8
 class PubMedSource(LiveSource):
     "PubMed, by E-utilities, with a library beside it. One is made for each question."
     def __init__(self, means: Means):
         super().__init__(means)
-        self.down, self.full_texts = list[str](), lambda ids: means.entrez.fetch(ids, db='pmc')
+        self.down, self.full_texts = list[str](), lambda ids: self.entrez.fetch(ids, db='pmc')
+
+    @cached_property
+    def entrez(self) -> Any:
+        "The client, which has for the whole question the time that one request may take."
+        given = self.means.entrez
+        return given.hurried(given.web.patience.deadline) if isinstance(given, Entrez) else given
 
     def search(self, query: str, k: int) -> Result:
         since, until = bounds(self.means.scope.since, self.means.scope.until)
-        return self.means.entrez.search(query, retmax=k, since=since or None, until=until or None)
+        return self.entrez.search(query, retmax=k, since=since or None, until=until or None)
 
     def fetch(self, ids: Sequence[str]) -> Fetched:
         asked = [id for id in ids if re.fullmatch('[1-9][0-9]{0,8}', id)]   # other ids are the library's own
         if self.down: got = Fetched(failed=tuple(asked))
         else:
-            try: got = self.means.entrez.fetch(asked) if asked else Fetched()
+            try: got = self.entrez.fetch(asked) if asked else Fetched()
             except CpqaError as e:
                 self.down.append(short(str(e)))
                 got = Fetched(failed=tuple(asked), faults=tuple(self.down))
