@@ -31,7 +31,7 @@ from cpqa.local_ncbi.entrez_replies import (
     TEXT, Database, Links, Page, Reply, failure, info_reply, link_reply, node, post_reply, reply, search_reply, spell_reply, summary_reply,
     xml_bytes)
 from ..retrieval.pubmed_query import QueryError
-from ..retrieval.spelling import mishearings, slips
+from ..retrieval.spelling import mishearings, slips, two_slips
 
 # %% ../../nbs/local_ncbi/entrez_local.ipynb #4594460e
 class Refused(Exception):
@@ -325,8 +325,10 @@ def corrected(word: str, known: Mapping[str, int]) -> str:
     "The word of `known` that was meant; the word itself if it is known, or nothing like it is."
     small = word.lower()
     if len(word) < 4 or small in known or small in ('and', 'or', 'not'): return word
-    near = slips(small) | mishearings(small)
-    found = {w for w in near if w in known} or {w for n in near for w in slips(n) if len(small) > 6 and w[0] == small[0] and w in known}
+    heard = mishearings(small)
+    found = {w for w in slips(small) | heard if w in known}
+    if not found and len(small) > 6:
+        found = two_slips(small, known) | {w for n in heard for w in slips(n) if w[0] == small[0] and w in known}
     return max(found, key=lambda w: (known[w], w), default=word)
 
 def _pieces(query: str, known: Mapping[str, int]) -> list[tuple[str, bool]]:
