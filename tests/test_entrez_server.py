@@ -243,7 +243,7 @@ def test_dates_limit_a_search(at):
     assert found(at, term='polyps', reldate='1') == []
     assert 'edat' in told(at, 'esearch', term='polyps', mindate='2015',
                           datetype='edat')['esearchresult']['warninglist']['outputmessages'][0]
-    assert 'query_key' in error(ask(at, 'esearch', term='polyps', query_key=1, WebEnv='MCID_0'))
+    assert 'WebEnv' in error(ask(at, 'esearch', term='polyps', query_key=1, WebEnv='MCID_0'))
     assert 'Invalid date' in error(ask(at, 'esearch', term='polyps', mindate='yesterday'))
 
 
