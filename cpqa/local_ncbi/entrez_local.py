@@ -34,7 +34,7 @@ from .entrez_replies import (
     TEXT, Database, Links, Page, Reply, ReplyBody, TooLarge, failure, info_reply, link_reply, node, post_reply, reply,
     search_reply, spell_reply, summary_reply, xml_of_parts)
 from ..retrieval.pubmed_query import QueryError
-from ..retrieval.spelling import mishearings, slips, two_slips
+from ..retrieval.spelling import mishearings, slips, within
 
 # %% ../../nbs/local_ncbi/entrez_local.ipynb #4594460e
 class Refused(Exception):
@@ -82,7 +82,9 @@ def fielded(term: str, field: str) -> str:
     if not field or '[' in term: return term
     if not re.fullmatch(r'[\w /:~-]{1,40}', field): raise Refused(f'Invalid field: {field[:40]}, expected a tag such as title or tiab')
     parts = re.split(r'(\bAND\b|\bOR\b|\bNOT\b|[()])', term)
-    return ''.join(p if i % 2 or not p.strip() or re.fullmatch(r'\s*#[0-9]+\s*', p) else re.sub(r'\S(?=\s*$)', rf'\g<0>[{field}]', p) for i, p in enumerate(parts))
+    def tagged(p: str) -> str:
+        return p if not p.strip() or re.fullmatch(r'\s*#[0-9]+\s*', p) else re.sub(r'\S(?=\s*$)', rf'\g<0>[{field}]', p)
+    return ''.join(p if i % 2 else tagged(p) for i, p in enumerate(parts))
 
 # %% ../../nbs/local_ncbi/entrez_local.ipynb #6d678afb
 class History:
@@ -114,7 +116,8 @@ class History:
         "The ids kept there. Raises `Refused` with this status where there are none, or of another database."
         with self._lock: lists = self._kept.get(webenv)
         if lists is None: raise Refused('Unable to obtain query: this WebEnv is not known, or too old', status)
-        if not (re.fullmatch('[0-9]{1,9}', key) and 0 < int(key) <= len(lists)): raise Refused(f'Unable to obtain query #{key[:20]}', status)
+        if not (re.fullmatch('[0-9]{1,9}', key) and 0 < int(key) <= len(lists)):
+            raise Refused(f'Unable to obtain query #{key[:20]}', status)
         if lists[int(key) - 1][0] != db: raise Refused(f'Query #{key} is of the database {lists[int(key) - 1][0]}, not {db}', status)
         return lists[int(key) - 1][1]
 
@@ -396,7 +399,8 @@ def corrected(word: str, known: Mapping[str, int]) -> str:
     heard = mishearings(small)
     found = {w for w in slips(small) | heard if w in known}
     if not found and len(small) > 6:
-        found = two_slips(small, known) | {w for n in heard for w in slips(n) if w[0] == small[0] and w in known}
+        alike = within(small, known, 5)     # a mishearing changes four letters at most
+        found = within(small, alike) | {w for n in heard for w in within(n, alike, 1)}
     return max(found, key=lambda w: (known[w], w), default=word)
 
 def _pieces(query: str, known: Mapping[str, int]) -> list[tuple[str, bool]]:

@@ -314,7 +314,7 @@ class EntrezServer:
 # %% ../../nbs/local_ncbi/entrez_server.ipynb #7eeab5b6
 @contextmanager
 def _noted_stops() -> Iterator[list[int]]:
-    "Ctrl-C, SIGTERM and SIGHUP fill the list that this yields, in place of ending the program; in another thread than the main one, nothing does."
+    "Ctrl-C, SIGTERM and SIGHUP fill the list that this yields, in place of ending the program; outside of the main thread, nothing does."
     noted: list[int] = []
     if current_thread() is not main_thread(): return (yield noted)
     stops = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]

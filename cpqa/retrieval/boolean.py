@@ -20,8 +20,9 @@ from ..core.text_analysis import EXACT, folded
 from ..literature.cancer_lexicon import cancer_descriptors, is_short, number_forms, site_terms, spelled
 from ..literature.library import Documents, damage
 from ..literature.mesh import Descriptor, MeshTree, natural
-from .pubmed_query import (EVERYTHING, FILTERS, QUERY_FIELDS, TYPES_UNDER, FindsNothing, Node, QueryError, QueryRemarks, QueryTerm,
-                                         Tree, Word, date_range, filter_of, language, lint, parse, query_pieces, read_query, words_of, written)
+from .pubmed_query import (EVERYTHING, FILTERS, QUERY_FIELDS, TYPES_UNDER, FindsNothing, Node, QueryError, QueryRemarks,
+                                         QueryTerm, Tree, Word, date_range, filter_of, language, lint, parse, query_pieces, read_query,
+                                         words_of, written)
 
 # %% ../../nbs/retrieval/boolean.ipynb #3df42eb4
 STOP_WORDS = frozenset('''a about again all almost also although always among an and another any are as at be because been
@@ -77,9 +78,9 @@ class _Mapping:
         self.index, self.asked, self.work, self.warn = index, 0, 0, QueryRemarks()
         self.translations: dict[str, str] = {}
 
-    def spend(self, t: Tree):
-        "Counts the work of a term. Raises `QueryError` where the query takes too much."
-        self.work += _work(self.index.runner, t)
+    def spend(self, t: Tree, before: int | None = None):
+        "Adds the work of `t` to that of the query so far, or `before`. Raises `QueryError` where it is too much."
+        self.work = (self.work if before is None else before) + _work(self.index.runner, t)
         if self.work > MOST_WORK:
             raise QueryError('the query is too much work: split it, or take fewer words, fewer truncated ones or smaller distances')
 
@@ -232,15 +233,15 @@ class _Runner:
             for end in sorted(ends - {start}): yield from self.patterns(field, end)
 
 # %% ../../nbs/retrieval/boolean.ipynb #b580d668
-MOST_WORK, _PATTERN, _ARRANGEMENT = 40_000, 25, 5
+MOST_WORK, _PATTERN, _FACT, _ARRANGEMENT = 40_000, 25, 15, 5
 
 def _work(r: _Runner, tree: Tree) -> int:
     "The work that a tagged tree makes, in words looked up."
     if isinstance(tree, Node): return sum(_work(r, part) for part in tree.parts)
     kind, starred = QUERY_FIELDS[tree.field].kind, '*' in tree.text
-    if kind == 'filter': return _work(r, parse(query)) if (query := FILTERS.get(filter_of(tree.text) or '')) else 1
-    if kind == 'mesh' and not starred: return 1 + len(r.names(tree.text.partition('/')[0].strip(), tree.explode)) // 10
-    if kind != 'words': return _PATTERN if starred or kind == 'author' else 1
+    if kind == 'filter': return _work(r, parse(query)) if (query := FILTERS.get(filter_of(tree.text) or '')) else _FACT
+    if kind == 'mesh' and not starred: return _FACT + len(r.names(tree.text.partition('/')[0].strip(), tree.explode)) // 10
+    if kind != 'words': return _PATTERN if starred or kind == 'author' else _FACT
     words = words_of(tree.text)
     stars = sum(star for _, star in words) * len(words)
     return len(_PARTS[tree.field]) * (len(words) + stars * _PATTERN if tree.near is None
@@ -390,8 +391,7 @@ class BooleanIndex:
         tree, odd = read_query(query)
         made = _Plan(self)
         found = made.tree(tree)
-        made.work = 0     # what the words were taken for may be more than they were
-        if found: made.spend(found)
+        if found: made.spend(found, 0)      # what the words were taken for may be more than they were
         if found and (since is not None or until is not None):
             limit = QueryTerm(str(1 if since is None else since).zfill(4), 'dp', to=str('present' if until is None else until))
             date_range(limit.text, limit.to)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COMMON', 'CONTRACTED', 'SOUNDS', 'LONGEST_WORD', 'CONFUSED', 'medical_words', 'english_words', 'slips', 'mishearings',
-           'two_slips', 'Respelled', 'Speller', 'nearest_word']
+           'within', 'Respelled', 'Speller', 'nearest_word']
 
 # %% ../../nbs/retrieval/spelling.ipynb #3ddd61fd
 import re
@@ -114,11 +114,11 @@ def mishearings(word: str) -> set[str]:
     return (out | doubled | {re.sub(r'(.)\1', r'\1', word)}) - {word}
 
 # %% ../../nbs/retrieval/spelling.ipynb #c357b08d
-def two_slips(word: str, known: Iterable[str]) -> set[str]:
-    "The words of `known` that begin as `word` does and are two slips away at most, two swapped letters being one."
+def within(word: str, known: Iterable[str], most: int = 2) -> set[str]:
+    "The words of `known` that begin as `word` does and are `most` slips away at most, two swapped letters being one."
     if len(word) > LONGEST_WORD: return set()
-    alike = [w for w in known if w[:1] == word[:1] and abs(len(w) - len(word)) <= 2]
-    return {w for w, *_ in extract_iter(word, alike, scorer=OSA.distance, score_cutoff=2)}
+    alike = [w for w in known if w[:1] == word[:1] and abs(len(w) - len(word)) <= most]
+    return {w for w, *_ in extract_iter(word, alike, scorer=OSA.distance, score_cutoff=most)}
 
 # %% ../../nbs/retrieval/spelling.ipynb #1e305fbf
 def _clear(found: dict[str, int], least: int) -> str:
@@ -178,7 +178,7 @@ def nearest_word(word: str) -> str:
                                for w in near) and (by_slip := _clear({w: english[w] for w in near if w in english}, 1_000_000)):
         return by_slip
     by_ear = {w for n in mishearings(word) for w in mishearings(n)}
-    far = two_slips(word, medical) if len(word) >= 7 else set()
+    far = within(word, medical) if len(word) >= 7 else set()
     return _clear({w: medical[w] for w in by_ear | far if w in medical}, 2)
 
 # %% ../../nbs/retrieval/spelling.ipynb #183fe416
