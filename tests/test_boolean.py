@@ -477,6 +477,18 @@ def test_a_single_word_is_translated_as_pubmed_does(data_dir, tmp_path):
     assert index([Document(id='1', title=word)], tmp_path).search(word).translation == shown
 
 
+def test_the_work_of_a_query_is_bounded_and_a_long_strategy_is_not_too_much(tmp_path):
+    "What a filter, a heading or a bracket hides is counted as well; two hundred truncated words are no more than a librarian writes."
+    made = index([Document(id='1', title='Tea for the knee')], tmp_path)
+    for query in (' OR '.join(f'(cancer[sb] NOT word{i})' for i in range(300)),
+                  ' OR '.join(f'"word{i}* teapot*"[tiab]' for i in range(300)),
+                  ' '.join(f'{"abcdefghij"[i % 10]}{i}' for i in range(12_000)), ' OR '.join(f'{i}[uid]' for i in range(3000)),
+                  ' OR '.join(f'"tea knee {i}"[tiab:~9]' for i in range(20))):
+        with pytest.raises(QueryError, match='too much work'): made.search(query)
+    assert made.search(' OR '.join(f'word{i}*[tiab]' for i in range(200)) + ' OR tea').count == 1
+    assert made.search(' '.join(str(12345 + i) for i in range(5000)) + '[uid]').count == 0
+
+
 @pytest.fixture(scope='module')
 def bioasq(data_dir, tmp_path_factory):
     documents = sample(read_beir(data_dir/'bioasq_beir'/'corpus.jsonl.gz'), 1500)

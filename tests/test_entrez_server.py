@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
+from threading import Event, current_thread, main_thread
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -25,10 +27,11 @@ from lxml import etree
 from cpqa.core.errors import CpqaError
 from cpqa.literature.library import build_library
 from cpqa.literature.pubmed import read_pubmed
-from cpqa.local_ncbi import entrez_local
+from cpqa.local_ncbi import entrez_local, entrez_server
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.local_ncbi.entrez_local import VERBS, LocalEntrez, respond, safe_parser
-from cpqa.local_ncbi.entrez_server import LARGEST, EntrezServer
+from cpqa.local_ncbi.entrez_replies import ReplyBody
+from cpqa.local_ncbi.entrez_server import LARGEST, EntrezServer, serve
 
 
 @pytest.fixture(scope='module')
@@ -243,7 +246,7 @@ def test_dates_limit_a_search(at):
     assert found(at, term='polyps', reldate='1') == []
     assert 'edat' in told(at, 'esearch', term='polyps', mindate='2015',
                           datetype='edat')['esearchresult']['warninglist']['outputmessages'][0]
-    assert 'query_key' in error(ask(at, 'esearch', term='polyps', query_key=1, WebEnv='MCID_0'))
+    assert 'WebEnv' in error(ask(at, 'esearch', term='polyps', query_key=1, WebEnv='MCID_0'))
     assert 'Invalid date' in error(ask(at, 'esearch', term='polyps', mindate='yesterday'))
 
 
@@ -509,6 +512,163 @@ def test_ctrl_c_right_after_the_first_reply_is_a_clean_end(library):
     done = subprocess.run([sys.executable, '-c', PRESSED, str(library.folder)], capture_output=True, text=True, env=environment(),
                           timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, 'clean\n', ''), done
+
+
+# ---- bounds: what is asked may be foolish or hostile, and costs a bounded amount of work, memory and waiting
+
+def test_spelling_looks_at_so_many_letters_and_words(at, monkeypatch):
+    assert tree(ask(at, 'espell', term='x' * 120)).findtext('CorrectedQuery') == ''
+    looked = []
+    monkeypatch.setattr(entrez_local, 'corrected', lambda word, known: looked.append(word) or word)
+    ask(at, 'espell', term='polyps ' + ' '.join(f'{chr(97 + i % 26)}zz{chr(97 + i // 26)}' for i in range(300)))
+    assert len(looked) == 50 and 'polyps' not in looked
+    assert '2,000 are the most' in error(ask(at, 'espell', term='a ' * 1001 + 'a'))
+
+
+@cases('query,words', [(' OR '.join(f'"colon polyps{i}"[tiab:~500]' for i in range(9)), 'too much work'),
+                       ('(' * 1000 + ')' * 1000, 'nothing to search'),
+                       (' OR '.join(f'poly{i}*' for i in range(999)), 'too much work'), ('a' * 40_000 + '*', 'goes on for'),
+                       ('x' * 40_000 + '[au]', 'goes on for')])
+def test_a_query_that_asks_for_too_much_is_refused_as_one_that_cannot_run(at, query, words):
+    assert (answer := ask(at, 'esearch', term=query)).status == 200 and words in error(answer) and len(answer.body) < 1000
+
+
+def test_what_is_odd_in_a_query_is_said_a_hundred_times_at_most(at):
+    odd = told(at, 'esearch', term='polyps ' + '() ' * 300)['esearchresult']['warninglist']['outputmessages']
+    assert len(odd) < 103 and any('more remarks were left out' in line for line in odd)
+
+
+def test_a_field_is_a_tag(at):
+    assert 'Invalid field' in error(ask(at, 'esearch', term=' OR '.join('polyps' for _ in range(9)), field='x' * 100_000))
+
+
+def test_numbers_of_any_size(at):
+    assert len(found(at, term='polyps', retmax='1' + '0' * 12)) == 7 and found(at, term='polyps', retstart='1' + '0' * 30) == []
+    for days in ('800000', '9' * 9, '1' + '0' * 12): assert len(found(at, term='polyps', reldate=days)) == 7
+    for key in ('²', '9' * 5000): assert ask(at, 'efetch', WebEnv='MCID_0', query_key=key).status == 400
+
+
+def test_summaries_are_of_a_version_that_is_known(at):
+    assert 'only 1.0 and 2.0' in error(ask(at, 'esummary', id='1001', version='3'))
+    assert 'only 1.0' in error(ask(at, 'esummary', db='pmc', id='508', version='2.0'))
+    assert tree(ask(at, 'esummary', id='1001', version='2.0')).findtext('DocumentSummarySet/DocumentSummary/Source') == 'J Inv Trials'
+
+
+def test_what_was_kept_is_searched_by_its_number(at):
+    env = tree(ask(at, 'epost', id='1001,1003,1008')).findtext('WebEnv')
+    answer = told(at, 'esearch', term='#1 AND polyps', WebEnv=env)['esearchresult']
+    assert sorted(answer['idlist']) == ['1001', '1008'] and answer['querytranslation'].startswith('#1 AND ')
+    assert sorted(found(at, term='polyps', query_key=1, WebEnv=env)) == ['1001', '1008']
+    assert sorted(found(at, query_key=1, WebEnv=env)) == ['1001', '1003', '1008']
+    assert found(at, term='polyps AND #1', field='title', WebEnv=env) and len(found(at, term='polyps NOT #1', WebEnv=env)) == 5
+    nothing = told(at, 'esearch', term='xyzzyplugh', usehistory='y', WebEnv=env)['esearchresult']
+    assert found(at, term=f'#{nothing["querykey"]} OR #1', WebEnv=env) and not found(at, term=f'#{nothing["querykey"]}', WebEnv=env)
+    full = tree(ask(at, 'epost', db='pmc', id='PMC508'))
+    assert found(at, db='pmc', term='#1', WebEnv=full.findtext('WebEnv')) == ['508']
+    for params, why in (({'term': '#9', 'WebEnv': env}, 'obtain query'), ({'term': '#1'}, 'obtain query'),
+                        ({'term': 'polyps', 'query_key': 1}, 'obtain query'),
+                        ({'term': '#1', 'WebEnv': env, 'db': 'pmc'}, 'of the database')):
+        assert (answer := ask(at, 'esearch', **params)).status == 200 and why in error(answer)
+    assert '20 query keys are the most' in error(ask(at, 'esearch', term=' OR '.join(['#1'] * 21), WebEnv=env))
+
+
+def test_the_history_holds_so_many_ids():
+    history = entrez_local.History(most_ids=10)
+    first, second = history.keep('pubmed', map(str, range(6))), history.keep('pubmed', map(str, range(6)))
+    assert len(history.ids('pubmed', *second)) == 6
+    with pytest.raises(entrez_local.Refused, match='not known'): history.ids('pubmed', *first)
+    with pytest.raises(entrez_local.Refused, match='full'): history.keep('pubmed', map(str, range(6)), second[0])
+    assert len(history.ids('pubmed', *second)) == 6 and history.keep('pubmed', ['7'], second[0]) == (second[0], '2')
+
+
+def test_a_reply_has_a_size(at, monkeypatch):
+    monkeypatch.setattr(entrez_local, 'ReplyBody', lambda: ReplyBody(most=4000))
+    assert (answer := ask(at, 'efetch', id=','.join(PMIDS))).status == 400 and 'ask for fewer' in error(answer)
+    assert ask(at, 'efetch', id='1005').status == 200
+    assert '10,000 are the most' in error(ask(at, 'elink', dbfrom='pubmed', id=','.join(map(str, range(10_001)))))
+
+
+def test_a_connection_that_says_nothing_does_not_keep_the_others_out(library, monkeypatch):
+    monkeypatch.setattr(entrez_server, 'MOST_CONNECTIONS', 2)
+    monkeypatch.setattr(entrez_server, '_PATIENCE', 0.2)
+    with EntrezServer(library) as server:
+        silent = [socket.create_connection(('127.0.0.1', server.port), timeout=10) for _ in range(5)]
+        silent[0].sendall(b'GET /entrez')
+        assert urlopen(f'{server.url}einfo.fcgi', timeout=20).status == 200
+        assert [s.recv(1) for s in silent] == [b''] * 5 and server.requests.total() == 1
+        for s in silent: s.close()
+
+
+def test_readers_who_are_slow_to_take_their_replies_have_so_many_bytes(library):
+    with EntrezServer(library) as server:
+        server.room.most = 10
+        with pytest.raises(HTTPError, match='429'): urlopen(f'{server.url}einfo.fcgi')
+        assert server.room.taken == 0
+
+
+def test_a_request_that_breaks_off_or_cannot_be_read_does_no_harm(server):
+    before = server.requests.total()
+    with socket.create_connection(('127.0.0.1', server.port), timeout=10) as s:
+        s.sendall(f'POST /entrez/eutils/einfo.fcgi HTTP/1.1\r\nHost: localhost:{server.port}\r\nContent-Length: 99\r\n\r\ndb='.encode())
+        s.shutdown(socket.SHUT_WR)
+        assert s.recv(1) == b'' and server.requests.total() == before
+    assert raw(server, f'GET http://[x HTTP/1.0\r\nHost: localhost:{server.port}\r\n\r\n'.encode()).split()[1] == b'400'
+
+
+# ---- the end leaves nothing behind
+
+def test_the_end_waits_for_an_answer_at_work(library, monkeypatch):
+    begun, done = Event(), Event()
+
+    def slowly(*_):
+        begun.set()
+        time.sleep(0.3)
+        done.set()
+        raise CpqaError('too late')
+    monkeypatch.setattr(entrez_server, 'respond', slowly)
+    with EntrezServer(library) as server, socket.create_connection(('127.0.0.1', server.port)) as s:
+        s.sendall(f'GET /entrez/eutils/einfo.fcgi HTTP/1.0\r\nHost: localhost:{server.port}\r\n\r\n'.encode())
+        assert begun.wait(20)
+        server.close()
+        assert done.is_set() and not server._http.answering
+
+
+def test_what_is_closed_makes_no_folder(library, tmp_path, work, monkeypatch):
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+    closed = LocalEntrez(library, work/'pmc')
+    assert found(closed, db='pmc', term='polyps') == ['508'] and [*tmp_path.iterdir()]
+    closed.close()
+    assert ask(closed, 'esearch', db='pmc', term='polyps').status == 500 and not [*tmp_path.iterdir()]
+
+
+@pytest.mark.skipif(os.name != 'posix' or current_thread() is not main_thread(), reason='sends signals to the main thread')
+@pytest.mark.parametrize('name,last', [('SIGTERM', ['stopped']), ('SIGHUP', []), ('SIGINT', ['stopped'])])
+def test_a_signal_ends_it_and_leaves_nothing_behind(library, tmp_path, work, at, monkeypatch, name, last):
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+    said, before = [], signal.getsignal(getattr(signal, name))
+
+    def say(line):
+        said.append(line)
+        if len(said) > 1: return
+        assert b'<Id>508</Id>' in urlopen(f'{line.split()[0]}esearch.fcgi?db=pmc&term=polyps').read() and [*tmp_path.iterdir()]
+        if signal.getsignal(getattr(signal, name)) is not before: signal.raise_signal(getattr(signal, name))   # else it would end the test
+        else: raise AssertionError(f'{name} ends the program')
+    serve(library.folder, pmc=work/'pmc', say=say)
+    assert [line for line in said[1:] if 'not served' not in line] == last and not [*tmp_path.iterdir()]
+    assert signal.getsignal(getattr(signal, name)) == before
+
+
+@pytest.mark.skipif(not hasattr(signal, 'SIGHUP') or current_thread() is not main_thread(), reason='sets a signal of the main thread')
+def test_nohup_is_kept(library, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    heard = []
+
+    def say(line):
+        heard.append(signal.getsignal(signal.SIGHUP))
+        if len(heard) == 1: signal.raise_signal(signal.SIGINT)
+    try: serve(library.folder, say=say)
+    finally: signal.signal(signal.SIGHUP, before)
+    assert heard == [signal.SIG_IGN] * 2
 
 
 def test_it_listens_on_this_machine_only(server): assert server._http.server_address[0] == '127.0.0.1'

@@ -25,7 +25,7 @@ from cpqa.retrieval.rewriters import (
     repaired,
     rewriter,
 )
-from cpqa.retrieval.spelling import Speller, slips
+from cpqa.retrieval.spelling import Speller, nearest_word, slips
 
 RULES = RuleRewriter()
 QUESTIONS = ('can colon polips turn to canser', 'Does "HER-2" AND (BRCA1 OR p53) matter[ti]?', 'What is Aramchol?', 'what is it',
@@ -177,6 +177,14 @@ def test_the_words_of_our_own_notes_and_lexicon_are_never_corrected():
     changed = {c.written for n in demo_notes() for c in speller.correct(n.text)[1]} | {c.written for t in Lexicon.load().terms
         for c in speller.correct(t)[1]}
     assert len(changed) <= 5, changed
+
+
+def test_spelling_is_bounded_whatever_is_written():
+    "A word of many letters has no neighbours, and of many unknown words a hundred are looked into, NCBI's speller or ours."
+    assert slips('x' * 31) == set() and len(slips('x' * 30)) > 1000 and nearest_word('cancer' * 500) == ''
+    asked, odd = [], [f'{chr(97 + i % 26)}qzx{chr(97 + i // 26)}w' for i in range(300)]
+    Speller(espell=lambda word: asked.append(word) or '').correct(' '.join(odd))
+    assert len(asked) == 100
 
 
 def test_a_library_vouches_for_its_words():

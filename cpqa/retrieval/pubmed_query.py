@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['QUERY_FIELDS', 'TAGS', 'EVERYTHING', 'Tree', 'Word', 'TYPES_UNDER', 'FILTERS', 'QueryField', 'QueryError',
            'QueryTerm', 'Node', 'tagged', 'date_range', 'query_pieces', 'words_of', 'language', 'filter_of',
-           'FindsNothing', 'read_query', 'parse', 'lint', 'written']
+           'FindsNothing', 'QueryRemarks', 'read_query', 'parse', 'lint', 'written']
 
 # %% ../../nbs/retrieval/pubmed_query.ipynb #74ce8d33
 import re
@@ -241,19 +241,32 @@ def _loose(t: QueryTerm) -> str:
     end = next((i for i in range(1, len(words)) if _valid(t.field, ' '.join(words[i:]))), None)
     return t.text[:-len(' '.join(words[end:])) - 1] if end else ''
 
+# %% ../../nbs/retrieval/pubmed_query.ipynb #94bccc37
+class QueryRemarks:
+    "What is odd in a query, each remark once: the first `most`, and how many there were besides."
+    def __init__(self, most: int = 100):
+        self.most, self.more = most, 0
+        self._said: dict[str, None] = {}
+
+    def __call__(self, text: str):
+        if text in self._said: return
+        if len(self._said) < self.most: self._said[text] = None
+        else: self.more += 1
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._said
+        if self.more: yield f'{self.more:,} more remarks were left out'
+
 # %% ../../nbs/retrieval/pubmed_query.ipynb #3d9e4e38
 _DEEPEST = 60   # levels of nodes: tantivy's own stack ends at some hundreds
 
 class _Reader:
-    "Reads one query; `warnings` gathers what is odd in it."
+    "Reads one query; `warn` is told what is odd in it."
     def __init__(self, text: str):
         if len(text) > _LONGEST_QUERY:
             raise QueryError(f'the query has {len(text):,} characters, at most {_LONGEST_QUERY:,} are read: split it')
         self.tokens = [*_tokens(text), ('end', '', len(text) + 1)]
-        self.warnings: list[str] = []
-
-    def warn(self, text: str):
-        if text not in self.warnings: self.warnings.append(text)
+        self.warn = QueryRemarks()
 
     def term(self, i: int) -> tuple[QueryTerm | None, int]:
         "The term that begins at token `i`, with its tag, and where the next token is; None where there is none."
@@ -335,7 +348,7 @@ def read_query(text: str) -> tuple[Tree, tuple[str, ...]]:
             tree, depth = frames.pop().tree(f'the bracket ) at {place}')
             frames[-1].add(tree, depth)
     if len(frames) > 1: raise QueryError(f'the bracket ( at {frames[-1].place} is never closed: close it, or take it away')
-    return frames[0].tree('the end')[0], tuple(reader.warnings)
+    return frames[0].tree('the end')[0], tuple(reader.warn)
 
 def parse(text: str) -> Tree:
     "The tree of a query. Raises `QueryError` for what cannot run."
