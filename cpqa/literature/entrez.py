@@ -27,7 +27,7 @@ from lxml import etree
 
 from ..core.errors import CpqaError
 from ..core.records import Document, Fetched, Record
-from ..core.redaction import short, without_keys
+from ..core.redaction import hidden, short, without_keys
 from ..core.retries import Patience
 from ..core.storage import cache_dir
 from .pmc import read_jats
@@ -294,8 +294,7 @@ class Client:
         if self.on_event: self.on_event(text)
 
     def _clean(self, text: str) -> str:
-        for word in self._hidden: text = text.replace(word, '[cut]')
-        return without_keys(text)
+        return without_keys(hidden(text, self._hidden))
 
 # %% ../../nbs/literature/entrez.ipynb #299a5ce1
 def request_of(verb: str, fields: Iterable[tuple[str, str]]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from urllib3.exceptions import (DecodeError, HTTPError, IncompleteRead, Location
 
 from ..core.errors import CpqaError
 from ..core.retries import Patience, retry_after
-from ..core.redaction import short
+from ..core.redaction import hidden, short
 from ..core.storage import Tape
 
 # %% ../../nbs/literature/polite_http.ipynb #79dc9e07
@@ -189,7 +189,7 @@ class Exchange:
     def __init__(self, url: str, hide: tuple[str, ...] = (), agent: str = 'cpqa', timeout: float = 20.0, largest: int = 256 * 2**20,
                  passes: Callable[[str], bool] = lambda text: False):
         self.url, self.timeout, self.largest, self.passes = url, timeout, largest, passes
-        self.hide, self.agent = tuple(w.encode() for w in hide if w), agent
+        self.hide, self.agent = tuple(hide), agent
 
     @cached_property
     # when it is needed: a proxy of no use must not stop those who work offline
@@ -208,7 +208,7 @@ class Exchange:
             except BaseException: answer.close(); raise
             answer.release_conn()
         except (HTTPError, OSError, UnicodeError) as e: raise _trouble(e) from None
-        for word in self.hide: body = body.replace(word, b'[cut]')
+        body = hidden(body, self.hide)
         check_status(answer.status, answer.headers.get('Retry-After'), body, self.passes)
         return body
 
