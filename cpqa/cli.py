@@ -33,7 +33,7 @@ def app(ctx: click.Context, version: bool):
     elif ctx.invoked_subcommand is None: print(ctx.get_help())
 
 def main(argv: Sequence[str] | None = None) -> int:
-    "Runs a command; returns its exit status: 0, 1 (an error, said in one sentence), 2 (not understood) or 130 (Ctrl-C)."
+    "Runs a command; returns its exit status: 0, 1 (an error), 2 (not understood), 3 (answered without what failed) or 130 (Ctrl-C)."
     return run_command(app, sys.argv[1:] if argv is None else argv)
 
 app.add_command(ask_command)

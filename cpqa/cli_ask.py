@@ -18,8 +18,8 @@ import cloup
 from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .core.records import Answer
-from .terminal import (OneOf, as_command, dollars, encoder_option, first_said, fraction, is_watched, kind_names, llm_choices, mistake,
-                           number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
+from .terminal import (FAILED, OneOf, as_command, dollars, encoder_option, first_said, fraction, is_watched, kind_names, llm_choices,
+                           mistake, number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
 
 # %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:
@@ -144,11 +144,13 @@ def _print_answer(answer: Answer, args: SimpleNamespace):
         if args.trace: console.print('', trace_text(answer))
     print(text.get(), end='')
 
+_STATUS = ('Exit status: 0 for an answer, 1 for an error, 2 where the command was not understood, 3 where the language model or PubMed '
+           'failed and what else there is was shown.')
 _ASK = 'Answers a question, with quotes and PMIDs. Its words need no quotes around them; - reads the standard input.'
 
 @as_command('ask', _ASK, cloup.argument('words', nargs=-1, required=True, metavar='QUESTION'),
          _MOST_USED, _SEARCHED, _FOUND, _READ, _WRITTEN, align_option_groups=True, short_help='answer a question, with quotes and PMIDs',
-         stopped='no answer was given, and nothing was changed')
+         epilog=_STATUS, stopped='no answer was given, and nothing was changed')
 def ask_command(words: tuple[str, ...], **options: Any):
     args = SimpleNamespace(question=one_text(words), **options)
     with first_said(args.question, args.as_json) as seen:
@@ -156,6 +158,7 @@ def ask_command(words: tuple[str, ...], **options: Any):
         answer = _answer(args)
         _print_answer(replace(answer, first='') if seen else answer, args)
         sys.stdout.flush()   # a full disk must show itself while the words can still be said
+    if answer.failed: raise click.exceptions.Exit(FAILED)
 
 # %% ../nbs/cli_ask.ipynb #186811de
 def answer_to(

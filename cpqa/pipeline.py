@@ -321,6 +321,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
         chosen = stage.choose(found.question, vector, found.documents, qa.finding.passages, {c.id: c.route for c in found.candidates})
     sure = confidence_in(found.question, chosen.evidence, stage.reranker.describe(), encoder.describe())
     trace = found.trace() | {'passages': _told(stage, chosen, _cut(qa, stage.vectors))}
+    if getattr(source, 'failed', False): trace['source_failed'] = True   # one of another package may not know
     documents = {d.id: d for d in found.documents}
     return Gathered(question, tuple(chosen.evidence), documents, meant=found.question, vector=vector, confidence=sure, encoder=encoder,
                     reranker=stage.reranker, ranked=chosen.candidates, threshold=qa.finding.threshold,

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from .remarks import Remark, all_in_words, in_words
+from .remarks import FAILURES, Remark, all_in_words, in_words
 
 # %% ../../nbs/core/records.ipynb #eb3a3fa4
 class Record(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -256,7 +256,7 @@ class Answer(Record, frozen=True):
     usage: dict[str, float] = {}         # what the model took: calls, input_tokens, output_tokens, ms, and cost in US dollars if known
     first: str = ''                      # what a person needs to hear before any evidence
     terms: dict[str, str] = {}           # words of the answer, explained
-    told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'
+    told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'; or promises: 'evidence'
 
     def __repr__(self) -> str: return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 
@@ -278,6 +278,12 @@ class Answer(Record, frozen=True):
     def used_PMIDs(self) -> tuple[str, ...]:
         "The ids of the cited documents, in the order of their first citation."
         return tuple(dict.fromkeys(c.pmid for c in self.citations))
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        "What was asked for and failed, so that something else answered: 'model', 'source'."
+        model = any(r.kind in FAILURES for r in self.why)
+        return (*(['model'] if model else []), *(['source'] if self.trace.get('source_failed') else []))
 
     def to_dict(self) -> dict[str, Any]:
         "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."

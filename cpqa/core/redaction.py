@@ -34,14 +34,16 @@ def hidden(text: AnyStr, secrets: Iterable[str]) -> AnyStr:
     for start, stop in spans:
         if start >= end: parts += [text[end:start], cut]
         end = max(end, stop)
-    return text[:0].join([*parts, text[end:]])
+    parts.append(text[end:])
+    return text[:0].join(parts)
 
 # %% ../../nbs/core/redaction.ipynb #51e778d7
 _KEYS = re.compile(r'\bsk-(?:ant|proj|or|svcacct|admin)-[\w-]{3,}|\bsk-[A-Za-z0-9]{16,}|\b(?:gh[pousr]|github_pat|hf|glpat)[_-]\w{16,}'
                    r'|\bAKIA[0-9A-Z]{16}|\bAIza[\w-]{30,}|\bxox[abeprs]-[\w-]{10,}|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+')
 _WORD = r'(?:[A-Z]?[a-z]+|[A-Z]+(?:_[A-Z]+)+)'   # of a sentence: no key is made of small letters alone
-_PAIRS = re.compile(rf"""((?i:passw(?:or)?d|authorization)["']?\s*[:=]\s*["']?|(?i:\bkey|\w[-_]key|token|secret)(?:["']?\s*=\s*["']?"""
-                    rf"""|["']\s*:\s*["']?|:\s*["']|:\s*(?!{_WORD},?\s+[a-z]))|(?<![\w-])--?(?i:[\w-]*(?:key|token(?!s)|secret|passw)[\w-]*)[ =]"""
+_NAMED = r'(?i:\bkey|\w[-_]key|token|secret)'
+_PAIRS = re.compile(rf"""((?i:passw(?:or)?d|authorization)["']?\s*[:=]\s*["']?|{_NAMED}(?:["']?\s*=\s*["']?|["']\s*:\s*["']?|:\s*["']"""
+                    rf"""|:\s*(?!{_WORD},?\s+[a-z]))|(?<![\w-])--?(?i:[\w-]*(?:key|token(?!s)|secret|passw)[\w-]*)[ =]"""
                     rf"""|\b(?i:bearer|basic)\s+(?!{_WORD}\b)|://)(?i:(?:bearer|basic)\s+)?(?:[^\s"',;}}&/@]+(?=@)|(?<!://)[^\s"',;}}&]+)""")
 _LONG = re.compile(r'[\w+/=.-]{32,}')
 _FOLDERS = re.compile(r"""(?<![\w.\\/~])(?:[A-Za-z]:)?[\\/](?:[^\s\\/"'=:,;)]+[\\/])+(?=[^\s\\/])""")

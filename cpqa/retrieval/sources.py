@@ -103,6 +103,8 @@ class Source(Protocol):
     def encoder(self) -> Encoder: ...                        # for its documents
     def kept(self) -> PassageVectors | None: ...             # the passages it keeps; None: they are cut when documents are found
     def passages(self, documents: Sequence[Document]) -> PassageVectors: ...   # of what was found
+    @property
+    def failed(self) -> bool: ...                            # was it asked, and did something else have to answer?
     def told(self, n: int) -> str: ...                       # what was searched, in words, where `n` documents were read
 
 # %% ../../nbs/retrieval/sources.ipynb #1b24f9fb
@@ -121,7 +123,8 @@ def by_words(library: Library, query: str, k: int, since: str = '', until: str =
 class LibrarySource:
     "The demo notes, or a library on disk."
     full_texts: Fetch | None = None
-    def __init__(self, means: Means, notes: tuple[str, ...] = ()): self.means, self.notes = means, notes
+    def __init__(self, means: Means, notes: tuple[str, ...] = (), failed: bool = False):
+        self.means, self.notes, self.failed = means, notes, failed   # of the source in whose place it stands
 
     def search(self, query: str, k: int) -> Result:
         since, until = bounds(self.means.scope.since, self.means.scope.until)
@@ -159,6 +162,9 @@ class LiveSource:
     def encoder(self) -> Encoder: return self.means.live_encoder
     def kept(self) -> PassageVectors | None: return None
 
+    @property
+    def failed(self) -> bool: return False
+
     def passages(self, documents: Sequence[Document]) -> PassageVectors:
         return PassageVectors(documents, self.means.live_encoder, self.means.split)
 
@@ -167,10 +173,17 @@ class PubMedSource(LiveSource):
     def __init__(self, means: Means):
         super().__init__(means)
         self.down, self.full_texts = list[str](), lambda ids: means.entrez.fetch(ids, db='pmc')
+        self.searched: set[bool] = set()   # did a search go well?
+
+    @property
+    def failed(self) -> bool: return bool(self.down) or self.searched == {False}
 
     def search(self, query: str, k: int) -> Result:
         since, until = bounds(self.means.scope.since, self.means.scope.until)
-        return self.means.entrez.search(query, retmax=k, since=since or None, until=until or None)
+        try: found = self.means.entrez.search(query, retmax=k, since=since or None, until=until or None)
+        except Exception: self.searched.add(False); raise
+        self.searched.add(True)
+        return found
 
     def fetch(self, ids: Sequence[str]) -> Fetched:
         asked = [id for id in ids if re.fullmatch('[1-9][0-9]{0,8}', id)]   # other ids are the library's own
@@ -202,7 +215,8 @@ def auto_source(argument: str, means: Means) -> Source:
     "The source of the row `auto`."
     live = PubMedSource(means)
     if live.alive(): return live
-    return LibrarySource(means, (f'PubMed did not answer within {PATIENCE:g} seconds: this answer comes from {means.place} instead',))
+    why = f'PubMed did not answer within {PATIENCE:g} seconds: this answer comes from {means.place} instead'
+    return LibrarySource(means, (why,), failed=True)
 
 _HERE, _KEYS = 'cpqa.retrieval.sources', ('NCBI_API_KEY', 'NCBI_EMAIL')
 _FOR = ('for more requests a second at NCBI', 'so that NCBI can write before it blocks')
