@@ -17,7 +17,7 @@ import cloup
 
 from .core.errors import CpqaError
 from .core.progress import progress_bars
-from .core.records import Answer
+from .core.records import Answer, failed_parts
 from .terminal import (FAILED, OneOf, as_command, dollars, encoder_option, first_said, fraction, is_watched, kind_names, llm_choices,
                            mistake, number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
 
@@ -158,7 +158,7 @@ def ask_command(words: tuple[str, ...], **options: Any):
         answer = _answer(args)
         _print_answer(replace(answer, first='') if seen else answer, args)
         sys.stdout.flush()   # a full disk must show itself while the words can still be said
-    if answer.failed: raise click.exceptions.Exit(FAILED)
+    if failed_parts(answer): raise click.exceptions.Exit(FAILED)
 
 # %% ../nbs/cli_ask.ipynb #186811de
 def answer_to(

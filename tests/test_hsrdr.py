@@ -31,7 +31,7 @@ from rich.console import Console
 from cpqa.cli import main
 from cpqa.core.errors import CpqaError
 from cpqa.core.llm import Completion
-from cpqa.core.records import Answer, Citation, Document, Fetched, Hit
+from cpqa.core.records import Answer, Citation, Document, Fetched, Hit, failed_parts
 from cpqa.core.remarks import said
 from cpqa.display import answer_html, answer_text, trace_text
 from cpqa.libraries import build_index, demo_library
@@ -380,7 +380,7 @@ PASSING = ['429=1', '500=1', '503=1', 'html=1', 'cut=1', 'short=1', 'empty=1', '
 def test_a_fault_that_passes_changes_nothing(live, serve, good_day, misbehave):
     server = serve(misbehave)
     answer = live(server).ask(QUESTION)
-    assert not answer.failed and sum(server.misbehaviour.counts.values()) and answer.trace[
+    assert not failed_parts(answer) and sum(server.misbehaviour.counts.values()) and answer.trace[
         'candidates'] == good_day.trace['candidates'] and answer.citations == good_day.citations
 
 
@@ -388,7 +388,7 @@ def test_a_fault_that_passes_changes_nothing(live, serve, good_day, misbehave):
 def test_a_search_that_fails_leaves_dense_search(live, serve, good_day, kind):
     server = serve(f'esearch:{kind}')
     answer = live(server).ask(QUESTION)
-    assert answer.failed == ('source',)
+    assert failed_parts(answer) == ('source',)
     assert {c['route'] for c in answer.trace['candidates']} == {'E1'} and set(ids(answer)) == set(ids(good_day)) and answer.trace[
         'dropped'] == GONE
     assert FOUND_OUT in quotes(answer) and [n for n in answer.notes if 'the term route failed' in n and '127.0.0.1' in n]
@@ -399,7 +399,7 @@ def test_a_search_that_fails_leaves_dense_search(live, serve, good_day, kind):
 @cases('kind', ['down', '429', '500', 'html', 'cut', 'nonsense'])
 def test_a_fetch_that_fails_is_made_up_for_by_the_library(live, serve, good_day, kind):
     answer = live(serve(f'efetch:{kind}')).ask(QUESTION)
-    assert [i for i in ids(good_day) if i != 'PMC510'] == ids(answer) and answer.citations and answer.failed == ('source',)
+    assert [i for i in ids(good_day) if i != 'PMC510'] == ids(answer) and answer.citations and failed_parts(answer) == ('source',)
     assert any('library' in n or 'toys' in n for n in answer.notes) and any('efetch' in n or 'could be had' in n
         for n in answer.notes), answer.notes
     resolves(answer)
@@ -409,7 +409,7 @@ def test_a_fetch_that_fails_is_made_up_for_by_the_library(live, serve, good_day,
 def test_ncbi_away_altogether(live, serve, good_day, misbehave):
     begin = time.monotonic()
     answer = live(serve(misbehave), {'timeout': 0.2, 'deadline': 0.5}).ask(QUESTION)
-    assert answer.failed == ('source',)
+    assert failed_parts(answer) == ('source',)
     assert {*ids(answer)} == {*ids(good_day)} - {'PMC510'} and answer.citations and len(answer.notes) >= 2 and time.monotonic() - begin < 25
     resolves(answer)
 
@@ -434,7 +434,7 @@ def test_records_that_come_twice_count_once(live, serve, good_day):
 
 def test_a_record_that_is_lost_comes_from_the_library(live, serve, good_day):
     answer = live(serve('efetch:lose=1')).ask(QUESTION)
-    assert [i for i in ids(answer) if i != 'PMC510'] == [i for i in ids(good_day) if i != 'PMC510'] and answer.notes and not answer.failed
+    assert [i for i in ids(answer) if i != 'PMC510'] == [i for i in ids(good_day) if i != 'PMC510'] and answer.notes and not failed_parts(answer)
 
 
 def test_dense_search_fails(serve, bare, encoder):

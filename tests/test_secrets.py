@@ -51,7 +51,8 @@ def test_what_stands_as_a_value_is_cut(text, said): assert short(text) == said
 @cases('text, keys, said', [
     ('a test failed at the latest step', ['a', 'test', 'e'], 'a test failed at the latest step'),
     ("no such key 'test' (api_key=test, provided: test.)", ['test'], "no such key '[cut]' (api_key=[cut], provided: [cut].)"),
-    ("'a server failed', it says", ['a'], "'a server failed', it says"), ('research on researchers', ['research'], 'research on researchers'),
+    ("'a server failed', it says", ['a'], "'a server failed', it says"),
+    ('research on researchers', ['research'], 'research on researchers'),
     ('(.*)+ is no pattern, and "(.*)+" is hidden', ['(.*)+'], '(.*)+ is no pattern, and "[cut]" is hidden'),
     ('xabcdefgh12y', ['abcdefgh12'], 'x[cut]y'), ('abcdefgh12345', ['abcdefgh12', 'abcdefgh12345'], '[cut]'),
     ('abcdefgh12345', ['abcdefgh123', 'efgh12345'], '[cut]'), ('abcdefgh12 "cut"', ['abcdefgh12', 'cut'], '[cut] "[cut]"'),

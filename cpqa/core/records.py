@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOT_ADVICE', 'AnswerKind', 'Record', 'Section', 'MeshTerm', 'MeshHeading', 'Correction', 'Document', 'Fetched',
-           'Passage', 'Hit', 'Evidence', 'in_order', 'Citation', 'CheckedClaim', 'Answer']
+           'Passage', 'Hit', 'Evidence', 'in_order', 'Citation', 'CheckedClaim', 'Answer', 'failed_parts']
 
 # %% ../../nbs/core/records.ipynb #cbb0d034
 import re
@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from .remarks import FAILURES, Remark, all_in_words, in_words
+from .remarks import UNANSWERED, Remark, all_in_words, in_words
 
 # %% ../../nbs/core/records.ipynb #eb3a3fa4
 class Record(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -279,13 +279,13 @@ class Answer(Record, frozen=True):
         "The ids of the cited documents, in the order of their first citation."
         return tuple(dict.fromkeys(c.pmid for c in self.citations))
 
-    @property
-    def failed(self) -> tuple[str, ...]:
-        "What was asked for and failed, so that something else answered: 'model', 'source'."
-        model = any(r.kind in FAILURES for r in self.why)
-        return (*(['model'] if model else []), *(['source'] if self.trace.get('source_failed') else []))
-
     def to_dict(self) -> dict[str, Any]:
         "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."
         fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason}
         return {'question': fields.pop('question'), 'response': fields.pop('response'), 'used_PMIDs': list(self.used_PMIDs), **fields}
+
+# %% ../../nbs/core/records.ipynb #413cf0b7
+def failed_parts(answer: Answer) -> tuple[str, ...]:
+    "What was asked for and failed, so that something else had to answer: 'model', 'source'."
+    model = any(r.kind in UNANSWERED for r in answer.why)
+    return (*(['model'] if model else []), *(['source'] if answer.trace.get('source_failed') else []))

@@ -44,7 +44,8 @@ _WORD = r'(?:[A-Z]?[a-z]+|[A-Z]+(?:_[A-Z]+)+)'   # of a sentence: no key is made
 _NAMED = r'(?i:\bkey|\w[-_]key|token|secret)'
 _PAIRS = re.compile(rf"""((?i:passw(?:or)?d|authorization)["']?\s*[:=]\s*["']?|{_NAMED}(?:["']?\s*=\s*["']?|["']\s*:\s*["']?|:\s*["']"""
                     rf"""|:\s*(?!{_WORD},?\s+[a-z]))|(?<![\w-])--?(?i:[\w-]*(?:key|token(?!s)|secret|passw)[\w-]*)[ =]"""
-                    rf"""|\b(?i:bearer|basic)\s+(?!{_WORD}\b)|://)(?i:(?:bearer|basic)\s+)?(?:[^\s"',;}}&/@]+(?=@)|(?<!://)[^\s"',;}}&]+)""")
+                    rf"""|\b(?i:bearer|basic)\s+(?!{_WORD}\b)|://)"""
+                    r"""(?i:(?:bearer|basic)\s+)?(?:[^\s"',;}&/@]+(?=@)|(?<!://)[^\s"',;}&]+)""")
 _LONG = re.compile(r'[\w+/=.-]{32,}')
 _FOLDERS = re.compile(r"""(?<![\w.\\/~])(?:[A-Za-z]:)?[\\/](?:[^\s\\/"'=:,;)]+[\\/])+(?=[^\s\\/])""")
 

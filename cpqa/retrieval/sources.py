@@ -168,6 +168,7 @@ class LiveSource:
     def passages(self, documents: Sequence[Document]) -> PassageVectors:
         return PassageVectors(documents, self.means.live_encoder, self.means.split)
 
+# %% ../../nbs/retrieval/sources.ipynb #616ce466
 class PubMedSource(LiveSource):
     "PubMed, by E-utilities, with a library beside it. One is made for each question."
     def __init__(self, means: Means):
