@@ -14,7 +14,7 @@ import click
 import cloup
 
 from . import __version__
-from .cli_ask import LIBRARY, ask_command, one_text
+from .cli_ask import LIBRARY, ask_command, one_text, sweep
 from .cli_eval import SEARCHES, datasets, measure
 from .core.errors import CpqaError
 from .core.progress import progress_bars
@@ -62,6 +62,7 @@ def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranke
     with progress_bars() as progress:
         qa = CancerQA(Scope(library=library), Finding(encoder, depth=depth), progress=progress)
         hits = qa.search(one_text(words), k, retriever, reranker)
+    sweep()
     found = list(zip(hits, qa.library.documents(h.id for h in hits)))
     if as_json:
         kind = score_kind(retriever, reranker)
@@ -192,7 +193,22 @@ def _doctor(online: bool, timeout: float, as_json: bool):
     from cpqa.doctor import doctor_command
     doctor_command(online, timeout, as_json)
 
+# %% ../nbs/cli.ipynb #21cb0455
+_LEFT = "NCBI's replies, the vectors of what was found, and recordings. Answers stay the same."
 
+@app.add('forget', f'Deletes what questions have left in the cache: {_LEFT}', short_help='delete what questions have left on this machine',
+         stopped='some of it may be deleted already')
+def _forget():
+    from cpqa.core.storage import forget_questions
+    from cpqa.display import plain
+    gone = forget_questions()
+    for k in gone:
+        names = f' ({", ".join(p.name for p in k.files)})' if k.what == 'recordings' else ''   # the others' say nothing
+        print(plain(f'deleted {k}{names}'))
+    if not gone: print('Nothing was kept.')
+    print('Not reached: what --record wrote elsewhere, and the history of your shell, into which  cpqa ask -  puts no question.')
+
+# %% ../nbs/cli.ipynb #cfda3e8f
 @app.add('help', 'say what a command does', cloup.argument('words', nargs=-1, metavar='COMMAND'))
 def _help(words: tuple[str, ...]):
     if code := main([*words, '--help']): raise click.exceptions.Exit(code)
