@@ -19,7 +19,7 @@ from .cli_eval import SEARCHES, datasets, measure
 from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, number, option, port, print_json, reranker_choices,
-                           run_command, seconds, segmenter_choices)
+                           run_command, said_before, seconds, segmenter_choices)
 
 # %% ../nbs/cli.ipynb #b0d647ac
 @cloup.group('cpqa', cls=CommandGroup, context_settings=HELP, invoke_without_command=True, align_option_groups=False,
@@ -59,17 +59,19 @@ def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranke
     from cpqa.display import plain
     from cpqa.pipeline import CancerQA, Finding
     from cpqa.retrieval.sources import Scope
-    with progress_bars() as progress:
-        qa = CancerQA(Scope(library=library), Finding(encoder, depth=depth), progress=progress)
-        hits = qa.search(one_text(words), k, retriever, reranker)
+    query, found = one_text(words), list[Any]()
+    with said_before('' if retriever == 'boolean' else query, as_json) as alone, progress_bars() as progress:
+        if not alone:
+            qa = CancerQA(Scope(library=library), Finding(encoder, depth=depth), progress=progress)
+            hits = qa.search(query, k, retriever, reranker)
+            found = list(zip(hits, qa.library.documents(h.id for h in hits)))
     sweep()
-    found = list(zip(hits, qa.library.documents(h.id for h in hits)))
     if as_json:
         kind = score_kind(retriever, reranker)
         return print_json([{'rank': n, 'id': h.id, 'score': h.score, 'score_kind': kind, 'title': d.title, 'year': d.year, 'url': d.url}
                            for n, (h, d) in enumerate(found, 1)])
     for n, (h, d) in enumerate(found, 1): print(f'{n:3}  {plain(h.id):10}  {d.year or "    "}  {plain(d.title or d.text)[:100]}')
-    if not found: print('Nothing in this library matches the query.')
+    if not (found or alone): print('Nothing in this library matches the query.')
 
 # %% ../nbs/cli.ipynb #69979d66
 index = CommandGroup('index', help='build a library, or look at one')

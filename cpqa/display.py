@@ -206,6 +206,7 @@ def _ranked(said: dict) -> str:
 
 def trace_text(answer: Answer, most: int = 20) -> Group:
     "How the evidence of an answer was found: ladder, routes and sources, and the first `most` documents, as a rich renderable."
+    if answer.kind == 'help': return Group()   # beside words that stand alone nothing is shown
     trace = answer.trace
     found, audit = trace.get('candidates', []), trace.get('audit', [])
     ladder = ([n, r['query'], f"{r['hits']:,}", r['new'], '; '.join(filter(None, (r['why'], r['moved_on'], *_remarks(r))))] for n,

@@ -331,7 +331,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
 def _answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
     if qa.reading.model is None and (kind or options):
         raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
-    if alone := words_alone(question): return Answer(question, '', abstained=True, kind='help', first=alone, library='nothing')
+    if alone := words_alone(question): return Answer(question, '', abstained=True, kind='help', first=alone, library='nothing', note='')
     t, whole, found = Timings(), Timings(), list[Gathered]()
     def look(asked: Gathered) -> Gathered:
         with whole.stage('look'): g = qa.gather(asked.question, t)

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['number', 'fraction', 'dollars', 'seconds', 'port', 'year', 'seed', 'count', 'amount', 'HELP', 'FAILED', 'is_watched',
-           'say', 'first_said', 'print_json', 'reads', 'digits', 'llm_choices', 'reranker_choices', 'segmenter_choices',
-           'prompt_names', 'kind_names', 'OneOf', 'NamedOption', 'option', 'encoder_option', 'Stopped', 'each_named',
-           'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
+           'say', 'first_said', 'said_before', 'print_json', 'reads', 'digits', 'llm_choices', 'reranker_choices',
+           'segmenter_choices', 'prompt_names', 'kind_names', 'OneOf', 'NamedOption', 'option', 'encoder_option',
+           'Stopped', 'each_named', 'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail',
+           'run_command']
 
 # %% ../nbs/terminal.ipynb #8a8edc70
 import json
@@ -47,6 +48,15 @@ def first_said(question: str, as_json: bool) -> Iterator[bool]:
     except BaseException:   # Ctrl-C too
         if said and not at_once: say(said, where)
         raise
+
+@contextmanager
+def said_before(question: str, as_json: bool) -> Iterator[str]:
+    "Says `first_words` before what is inside is shown, to whoever reads it; yields those that stand alone, or ''."
+    from cpqa.answering.safety import first_words, words_alone
+    with first_said(question, as_json) as seen:
+        said, where = first_words(question), sys.stderr if as_json else sys.stdout
+        if said and not seen and not (as_json and is_watched(where)): say(said, where)
+        yield words_alone(question)
 
 # %% ../nbs/terminal.ipynb #f2fa9a9d
 def print_json(data: Any):
