@@ -12,8 +12,10 @@ from test_entrez import client, library as answering, serving
 
 from cpqa.core.errors import CpqaError
 from cpqa.core.llm import Completion, Message, Recorded, Replayed
+from cpqa.core.records import Passage
 from cpqa.core.storage import Tape, kept_questions
 from cpqa.doctor import questions_check
+from cpqa.evaluation.pairs import generate_pairs
 from cpqa.libraries import build_index
 from cpqa.literature.entrez import Entrez
 from cpqa.literature.polite_http import Cache
@@ -64,6 +66,9 @@ def test_a_recording_that_cannot_be_written_costs_nothing(tmp_path):
     with serving(answering) as server:
         with pytest.raises(CpqaError, match='the recording cannot be written'): client(server, record=bad).search('toys')
         assert (model.asked, server.asked) == (0, [])
+    passages = [Passage(d.id, 0, len(d.text), d.text) for d in TOY if d.text]
+    with pytest.raises(CpqaError, match='the recording cannot be written'): generate_pairs(passages, model, path=bad)
+    assert model.asked == 0
     with LLMServer(lambda messages, schema: 'Yes.') as server:
         said = complaint(inside('ask', 'Does tamoxifen help?', '--llm', f'openai:toy@{server.url}/v1', '--record', bad))
         assert 'cannot be written' in said and len(server.log) == 0
