@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EACCES
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -125,16 +126,19 @@ class Tape:
     def __init__(self, path: str | Path): self.path, self._lock = Path(path), Lock()
 
     def try_out(self):
-        "Makes the file. Raises `CpqaError` where nothing can be written."
-        self._write(b'')
+        "Raises `CpqaError` where nothing can be written; a file that is not there is not made."
+        with self._told():
+            if self.path.exists(): return open_private(self.path).close()
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not os.access(self.path.parent, os.W_OK | os.X_OK): raise PermissionError(EACCES, os.strerror(EACCES))
 
     def add(self, line: bytes):
         "Writes a `line` at the end, whole, whatever other threads write."
-        self._write(line + b'\n')
+        with self._told(), self._lock, open_private(self.path) as f: f.write(line + b'\n')
 
-    def _write(self, data: bytes):
-        try:
-            with self._lock, open_private(self.path) as f: f.write(data)
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try: yield
         except OSError as e:
             raise CpqaError(f'{self.path.name}: the recording cannot be written ({e.strerror}): name another file, '
                             'or free some space') from e
