@@ -14,12 +14,12 @@ import click
 import cloup
 
 from . import __version__
-from .cli_ask import LIBRARY, ask_command, one_text
+from .cli_ask import LIBRARY, ask_command, one_text, sweep
 from .cli_eval import SEARCHES, datasets, measure
 from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, number, option, port, print_json, reranker_choices,
-                           run_command, seconds, segmenter_choices)
+                           run_command, said_before, seconds, segmenter_choices)
 
 # %% ../nbs/cli.ipynb #b0d647ac
 @cloup.group('cpqa', cls=CommandGroup, context_settings=HELP, invoke_without_command=True, align_option_groups=False,
@@ -33,7 +33,7 @@ def app(ctx: click.Context, version: bool):
     elif ctx.invoked_subcommand is None: print(ctx.get_help())
 
 def main(argv: Sequence[str] | None = None) -> int:
-    "Runs a command; returns its exit status: 0, 1 (an error, said in one sentence), 2 (not understood) or 130 (Ctrl-C)."
+    "Runs a command; returns its exit status: 0, 1 (an error), 2 (not understood), 3 (answered without what failed) or 130 (Ctrl-C)."
     return run_command(app, sys.argv[1:] if argv is None else argv)
 
 app.add_command(ask_command)
@@ -59,10 +59,13 @@ def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranke
     from cpqa.display import plain
     from cpqa.pipeline import CancerQA, Finding
     from cpqa.retrieval.sources import Scope
-    with progress_bars() as progress:
-        qa = CancerQA(Scope(library=library), Finding(encoder, depth=depth), progress=progress)
-        hits = qa.search(one_text(words), k, retriever, reranker)
-    found = list(zip(hits, qa.library.documents(h.id for h in hits)))
+    query, found = one_text(words), list[Any]()
+    with said_before('' if retriever == 'boolean' else query, as_json) as alone, progress_bars() as progress:
+        if not alone:
+            qa = CancerQA(Scope(library=library), Finding(encoder, depth=depth), progress=progress)
+            hits = qa.search(query, k, retriever, reranker)
+            found = list(zip(hits, qa.library.documents(h.id for h in hits)))
+    sweep()
     if as_json:
         kind = score_kind(retriever, reranker)
         return print_json([{'rank': n, 'id': h.id, 'score': h.score, 'score_kind': kind, 'title': d.title, 'year': d.year, 'url': d.url,
@@ -71,7 +74,7 @@ def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranke
     for n, (h, d) in enumerate(found, 1):
         said = f'[{d.status}] ' * bool(d.status) + plain(d.title or d.text)
         print(f'{n:3}  {plain(h.id):10}  {d.year or "    "}  {said[:100]}')
-    if not found: print('Nothing in this library matches the query.')
+    if not (found or alone): print('Nothing in this library matches the query.')
 
 # %% ../nbs/cli.ipynb #69979d66
 index = CommandGroup('index', help='build a library, or look at one')
@@ -195,7 +198,22 @@ def _doctor(online: bool, timeout: float, as_json: bool):
     from cpqa.doctor import doctor_command
     doctor_command(online, timeout, as_json)
 
+# %% ../nbs/cli.ipynb #21cb0455
+_LEFT = "NCBI's replies, the vectors of what was found, and recordings. Answers stay the same."
 
+@app.add('forget', f'Deletes what questions have left in the cache: {_LEFT}', short_help='delete what questions have left on this machine',
+         stopped='some of it may be deleted already')
+def _forget():
+    from cpqa.core.storage import forget_questions
+    from cpqa.display import plain
+    gone = forget_questions()
+    for k in gone:
+        names = f' ({", ".join(p.name for p in k.files)})' if k.what == 'recordings' else ''   # the others' say nothing
+        print(plain(f'deleted {k}{names}'))
+    if not gone: print('Nothing was kept.')
+    print('Not reached: what --record wrote elsewhere, and the history of your shell, into which  cpqa ask -  puts no question.')
+
+# %% ../nbs/cli.ipynb #cfda3e8f
 @app.add('help', 'say what a command does', cloup.argument('words', nargs=-1, metavar='COMMAND'))
 def _help(words: tuple[str, ...]):
     if code := main([*words, '--help']): raise click.exceptions.Exit(code)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ROUTES', 'SOURCE_NAMES', 'plain', 'source_line', 'counts_in_words', 'result_lines', 'claim_line', 'claims_apart',
-           'claims_head', 'confidence_in_words', 'dates_in_words', 'model_line', 'after_lines', 'answer_text',
-           'answer_in_words', 'answer_html', 'trace_text']
+           'claims_head', 'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'after_lines',
+           'answer_text', 'answer_in_words', 'answer_html', 'trace_text']
 
 # %% ../nbs/display.ipynb #6c0307b0
 import shutil
@@ -19,7 +19,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from .core.records import Answer, CheckedClaim, Citation
+from .core.records import Answer, CheckedClaim, Citation, Evidence
 from .core.remarks import in_words
 
 # %% ../nbs/display.ipynb #4ec670f0
@@ -97,6 +97,18 @@ def model_line(answer: Answer) -> str:
     took = [form(u[key]) for key, form in forms.items() if key in u] + ['cost not known'] * ('cost' not in u)
     return f'Written by the language model {plain(answer.model)} ({", ".join(took)}).'
 
+# %% ../nbs/display.ipynb #d0de398a
+def _whole(e: Evidence) -> Citation:
+    "The passage as a citation."
+    p = e.passage
+    return Citation(p.doc_id, p.text, p.start, p.end, e.score, p.title, p.year, e.journal, e.url, e.source)
+
+def found_lines(answer: Answer) -> list[tuple[str, str]]:
+    "The papers that were found, each once, best first, with their addresses; none where the response does not promise them."
+    papers: dict[str, Evidence] = {}
+    for e in answer.evidence if 'evidence' in answer.told else (): papers.setdefault(e.passage.doc_id, e)
+    return [(source_line(_whole(e)) + ' (retracted)' * e.retracted, plain(e.url)) for e in papers.values()]
+
 # %% ../nbs/display.ipynb #f395a2af
 def _unquoted(answer: Answer, citation: Citation) -> str:
     "The quote, where the response does not hold it already."
@@ -118,10 +130,11 @@ def answer_text(answer: Answer) -> Group:
     if claims_apart(answer):
         blocks.append(Text('\n'.join([claims_head(answer.claims), *(f'- {claim_line(c, answer.citations)}' for c in answer.claims)]) +
             '\n'))
+    for n, (line, url) in enumerate(found_lines(answer), 1): blocks.append(Text(f'{n}. {line}\n   {url}', style='italic'))
     for n, c in enumerate(answer.citations, 1):
         blocks.append(Text(f'{n}. {_unquoted(answer, c)}{source_line(c)}', style='italic'))
         blocks.append(Text(f'   {plain(c.url)}  {_place(c)}', style='dim'))
-    blocks.append(Text('\n' * bool(answer.citations) + '\n'.join(after_lines(answer))))
+    blocks.append(Text('\n' * bool(answer.citations or 'evidence' in answer.told) + '\n'.join(after_lines(answer))))
     if answer.terms:
         blocks.append(Text('\n'.join(['\nIn plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]) + '\n'))
     blocks += [Text(f'Note: {plain(note)}', style='bold') for note in answer.notes]
@@ -149,6 +162,9 @@ def _claim_html(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
     line = escape(claim_line(claim, citations))
     return f'<li>{line}</li>' if claim.holds else f'<li><strong>{line}</strong></li>'
 
+def _found_html(line: str, url: str) -> str:
+    return f'<li><a href="{escape(url)}">{escape(line)}</a></li>' if url.startswith('https://') else f'<li>{escape(line)}</li>'
+
 def answer_html(answer: Answer) -> str:
     "An answer as HTML: everything escaped, links only to https addresses, no colours."
     if answer.kind == 'help': return '<div class="cpqa-answer">' + _lines_html([answer.first], strong=True) + '</div>'   # these words alone
@@ -159,6 +175,7 @@ def answer_html(answer: Answer) -> str:
             + (_lines_html([claims_head(answer.claims)]) + items('ul',
                                                                  [_claim_html(c, answer.citations) for c in answer.claims]) if claims_apart(
                                                                      answer) else '')
+            + items('ol', [_found_html(*found) for found in found_lines(answer)])
             + items('ol', [_source_html(answer, c) for c in answer.citations]) + _lines_html(after_lines(answer))
             + (_lines_html(['In plain words'], strong=True) + items('ul', terms) if terms
                else '') + _lines_html((f'Note: {note}' for note in answer.notes), strong=True)
@@ -190,6 +207,7 @@ def _ranked(said: dict) -> str:
 
 def trace_text(answer: Answer, most: int = 20) -> Group:
     "How the evidence of an answer was found: ladder, routes and sources, and the first `most` documents, as a rich renderable."
+    if answer.kind == 'help': return Group()   # beside words that stand alone nothing is shown
     trace = answer.trace
     found, audit = trace.get('candidates', []), trace.get('audit', [])
     ladder = ([n, r['query'], f"{r['hits']:,}", r['new'], '; '.join(filter(None, (r['why'], r['moved_on'], *_remarks(r))))] for n,

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['REGISTRIES', 'Check', 'check_lines', 'rows', 'keys', 'services', 'requirements', 'unfit', 'installed',
-           'package_check', 'install_checks', 'model_checks', 'cache_check', 'data_check', 'key_check', 'service_check',
-           'service_checks', 'plug_in_checks', 'checks', 'doctor_command']
+           'package_check', 'install_checks', 'model_checks', 'cache_check', 'questions_check', 'data_check',
+           'key_check', 'service_check', 'service_checks', 'plug_in_checks', 'checks', 'doctor_command']
 
 # %% ../nbs/doctor.ipynb #80044d93
 import json
@@ -29,7 +29,7 @@ from .core.errors import CpqaError
 from .core.records import Record
 from .core.redaction import short
 from .core.registry import Registry, Row, Service, loaded
-from .core.storage import cache_dir
+from .core.storage import cache_dir, kept_questions
 from .display import plain
 from .literature.polite_http import Exchange, Trouble, at_most
 from .retrieval.openvino_models import MODEL_KINDS, ModelError, read_card, shipped
@@ -163,6 +163,12 @@ def cache_check(folder: Path) -> Check:
     except OSError as e: return Check(name, False, f'{folder} cannot be used ({e.strerror})', move)
     return Check(name, True, f'{folder}, {sum(sizes) / 1e6:,.1f} MB in {len(sizes):,} files; it may be deleted')
 
+def questions_check() -> Check:
+    "What questions have left in the cache, and how it is deleted."
+    kept = kept_questions()
+    said = '; '.join(map(str, kept)) or f'nothing in {cache_dir()}'
+    return Check('questions', True, f'{said}; what --record wrote lies where it was told to', 'cpqa forget  deletes them' if kept else '')
+
 def data_check(environ: Mapping[str, str]) -> Check:
     "Is the folder of real data there, if one was named?"
     folder = environ.get('CPQA_DATA', '')
@@ -220,7 +226,8 @@ def checks(
 ) -> list[Check]:
     "Everything that `cpqa doctor` looks at, in its order."
     environ = os.environ if environ is None else environ
-    return [*install_checks(), *plug_in_checks(), *model_checks(), cache_check(cache_dir()), data_check(environ),
+    return [*install_checks(), *plug_in_checks(), *model_checks(), cache_check(cache_dir()), questions_check(),
+            data_check(environ),
             *(key_check(name, environ) for name in keys()), *service_checks(environ, online, timeout)]
 
 # %% ../nbs/doctor.ipynb #24ab2a2c

@@ -357,6 +357,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
         chosen = stage.choose(found.question, vector, found.documents, qa.finding.passages, {c.id: c.route for c in found.candidates})
     sure = confidence_in(found.question, chosen.evidence, stage.reranker.describe(), encoder.describe())
     trace = found.trace() | {'passages': _told(stage, chosen, _cut(qa, stage.vectors))}
+    if getattr(source, 'failed', False): trace['source_failed'] = True   # one of another package may not know
     documents = {d.id: d for d in found.documents}
     return Gathered(question, tuple(chosen.evidence), documents, meant=found.question, vector=vector, confidence=sure, encoder=encoder,
                     reranker=stage.reranker, ranked=chosen.candidates, threshold=qa.finding.threshold,
@@ -366,7 +367,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
 def _answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
     if qa.reading.model is None and (kind or options):
         raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
-    if alone := words_alone(question): return Answer(question, '', abstained=True, kind='help', first=alone, library='nothing')
+    if alone := words_alone(question): return Answer(question, '', abstained=True, kind='help', first=alone, library='nothing', note='')
     t, whole, found = Timings(), Timings(), list[Gathered]()
     def look(asked: Gathered) -> Gathered:
         with whole.stage('look'): g = qa.gather(asked.question, t)

@@ -4,11 +4,15 @@ and what can go wrong.
 All of it in this process."""
 import json
 import re
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from conftest import cases
 from helpers import complaint, escapes, good, inside, screen
 
+from cpqa.core.retries import Patience
+from cpqa.terminal import FAILED
 from cpqa.testing.model_server import LLMServer
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
@@ -115,17 +119,26 @@ def test_a_local_model(tmp_path):
     pytest.importorskip('torch')
     from cpqa.core.llm_local import toy_llama
     folder = toy_llama(tmp_path/'toy', 'Tea helps, they say.', window=8192)
-    answer = asked('--llm', f'local:{folder}')
+    done = inside('ask', QUESTION, '--llm', f'local:{folder}', '--json')
+    answer = json.loads(done.stdout)
+    assert done.returncode == FAILED
     assert answer['abstained'] and 'JSON' in answer['reason'] and answer['evidence'] and answer['usage']['calls'] == 2 and answer['usage'][
         'cost'] == 0
 
 
-@cases('fault,reason', [('401', 'key'), ('gone', 'model'), ('quota', 'spent'), ('notjson=9', 'JSON'), ('half=9', 'JSON'),
-                        ('empty=9', 'no text'), ('refusal', 'refuses')])
-def test_what_goes_wrong_is_an_abstention_with_the_evidence(fault, reason):
-    with LLMServer(copying, misbehave=fault if '=' in fault else f'{fault}=9') as server:
-        answer = asked('--llm', f'openai:toy@{server.url}/v1')
+@cases('fault,reason', [('401', 'key'), ('500', 'failed'), ('gone', 'model'), ('quota', 'spent'), ('notjson', 'JSON'), ('half', 'JSON'),
+                        ('empty', 'no text'), ('nobody', 'cannot be reached'), ('refusal', 'refuses')])
+def test_what_goes_wrong_is_an_abstention_with_the_evidence(fault, reason, monkeypatch):
+    "A model that failed has an exit status of its own, and what was found is listed, in text as in JSON; a refusal is an answer."
+    monkeypatch.setattr(Patience, 'wait', lambda *args: 0)
+    nobody = nullcontext(SimpleNamespace(url='http://127.0.0.1:9'))
+    with nobody if fault == 'nobody' else LLMServer(copying, misbehave=f'{fault}=99') as server:
+        done, said = (inside('ask', QUESTION, '--llm', f'openai:toy@{server.url}/v1', *more) for more in (['--json'], []))
+    assert {done.returncode, said.returncode} == {0 if fault == 'refusal' else FAILED} and done.stderr == said.stderr == ''
+    answer = json.loads(done.stdout)
     assert answer['abstained'] and answer['evidence'] and not answer['citations'] and reason.lower() in answer['reason'].lower()
+    assert 'What was found is listed' in said.stdout and answer['reason'] in said.stdout
+    for e in answer['evidence']: assert e['passage']['title'] in said.stdout and e['url'] in said.stdout
 
 
 @cases('argv,said', [
@@ -140,8 +153,10 @@ def test_what_cannot_be_meant(argv, said):
 
 def test_a_cap_on_a_model_of_unknown_price_is_refused(server):
     name, env = ways(server)['openai at a URL']
-    answer = asked('--llm', name, '--max-cost', '0.5', env=env)
-    assert answer['abstained'] and 'price' in answer['reason'] and 'calls' not in {k for k, v in answer['usage'].items() if v}
+    done = inside('ask', QUESTION, '--llm', name, '--max-cost', '0.5', '--json', env=env)
+    answer = json.loads(done.stdout)
+    assert done.returncode == FAILED and answer['abstained'] and 'price' in answer['reason']
+    assert 'calls' not in {k for k, v in answer['usage'].items() if v}
 
 
 def test_what_is_too_thin_is_not_sent(server):

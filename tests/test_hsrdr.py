@@ -31,7 +31,7 @@ from rich.console import Console
 from cpqa.cli import main
 from cpqa.core.errors import CpqaError
 from cpqa.core.llm import Completion
-from cpqa.core.records import Answer, Citation, Document, Fetched, Hit
+from cpqa.core.records import Answer, Citation, Document, Fetched, Hit, failed_parts
 from cpqa.core.remarks import said
 from cpqa.display import answer_html, answer_text, trace_text
 from cpqa.libraries import build_index, demo_library
@@ -46,6 +46,7 @@ from cpqa.retrieval.dual_path import HSRDR, Retrieval, Shelf, why_not
 from cpqa.retrieval.query_ladder import BooleanQuery, Rewriting, walk
 from cpqa.retrieval.pubmed_query import lint
 from cpqa.retrieval.rewriters import rewriter
+from cpqa.terminal import FAILED
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Does removing polyps lower the risk of colon cancer?'
@@ -204,8 +205,8 @@ def here(monkeypatch, capsys, library, bare):
 ASK = ('ask', QUESTION, '--source', 'pubmed', '--library', 'TOYS')
 
 
-def well(done: subprocess.CompletedProcess) -> str:
-    assert done.returncode == 0 and untroubled(done) and not done.stderr, done
+def well(done: subprocess.CompletedProcess, code: int = 0) -> str:
+    assert done.returncode == code and untroubled(done) and not done.stderr, done
     return done.stdout
 
 
@@ -244,7 +245,7 @@ def test_json_alone_has_no_trace(here):
 
 def test_auto_falls_back_to_the_demo_notes_quickly_and_says_so(ran):
     done = ran['auto']
-    said = well(done)
+    said = well(done, FAILED)
     assert re.search('^Note: PubMed did not answer within 3 seconds: this answer comes from the demo notes', said, re.M)
     assert '(our note on it)' in said and 'Searched: the demo notes' in said
 
@@ -258,7 +259,7 @@ def test_demo_asks_nobody(here):
 
 
 def test_an_outage_leaves_the_library_and_says_so(here):
-    answer = json.loads(well(here(*ASK, '--json', url=closed_port())))
+    answer = json.loads(well(here(*ASK, '--json', url=closed_port()), FAILED))
     assert set(answer['used_PMIDs']) <= set(BY_ID) and answer['citations'] and any('the term route failed' in n and 'connection' in n
         for n in answer['notes'])
 
@@ -378,7 +379,7 @@ PASSING = ['429=1', '500=1', '503=1', 'html=1', 'cut=1', 'short=1', 'empty=1', '
 def test_a_fault_that_passes_changes_nothing(live, serve, good_day, misbehave):
     server = serve(misbehave)
     answer = live(server).ask(QUESTION)
-    assert sum(server.misbehaviour.counts.values()) and answer.trace[
+    assert not failed_parts(answer) and sum(server.misbehaviour.counts.values()) and answer.trace[
         'candidates'] == good_day.trace['candidates'] and answer.citations == good_day.citations
 
 
@@ -386,6 +387,7 @@ def test_a_fault_that_passes_changes_nothing(live, serve, good_day, misbehave):
 def test_a_search_that_fails_leaves_dense_search(live, serve, good_day, kind):
     server = serve(f'esearch:{kind}')
     answer = live(server).ask(QUESTION)
+    assert failed_parts(answer) == ('source',)
     assert {c['route'] for c in answer.trace['candidates']} == {'E1'} and set(ids(answer)) == set(ids(good_day)) and answer.trace[
         'dropped'] == GONE
     assert FOUND_OUT in quotes(answer) and [n for n in answer.notes if 'the term route failed' in n and '127.0.0.1' in n]
@@ -396,7 +398,7 @@ def test_a_search_that_fails_leaves_dense_search(live, serve, good_day, kind):
 @cases('kind', ['down', '429', '500', 'html', 'cut', 'nonsense'])
 def test_a_fetch_that_fails_is_made_up_for_by_the_library(live, serve, good_day, kind):
     answer = live(serve(f'efetch:{kind}')).ask(QUESTION)
-    assert [i for i in ids(good_day) if i != 'PMC510'] == ids(answer) and answer.citations
+    assert [i for i in ids(good_day) if i != 'PMC510'] == ids(answer) and answer.citations and failed_parts(answer) == ('source',)
     assert any('library' in n or 'toys' in n for n in answer.notes) and any('efetch' in n or 'could be had' in n
         for n in answer.notes), answer.notes
     resolves(answer)
@@ -406,6 +408,7 @@ def test_a_fetch_that_fails_is_made_up_for_by_the_library(live, serve, good_day,
 def test_ncbi_away_altogether(live, serve, good_day, misbehave):
     begin = time.monotonic()
     answer = live(serve(misbehave), {'timeout': 0.2, 'deadline': 0.5}).ask(QUESTION)
+    assert failed_parts(answer) == ('source',)
     assert {*ids(answer)} == {*ids(good_day)} - {'PMC510'} and answer.citations and len(answer.notes) >= 2 and time.monotonic() - begin < 25
     resolves(answer)
 
@@ -431,6 +434,7 @@ def test_records_that_come_twice_count_once(live, serve, good_day):
 def test_a_record_that_is_lost_comes_from_the_library(live, serve, good_day):
     answer = live(serve('efetch:lose=1')).ask(QUESTION)
     assert [i for i in ids(answer) if i != 'PMC510'] == [i for i in ids(good_day) if i != 'PMC510'] and answer.notes
+    assert not failed_parts(answer)
 
 
 def test_dense_search_fails(serve, bare, encoder):

@@ -2,6 +2,7 @@
 import json
 import re
 from html import unescape
+from io import StringIO
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa import CancerQA
+from cpqa.answering.readers import Reading
 from cpqa.answering.safety import ABROAD, DANGER_RULES, FIRST, danger, first_words, language_note, language_of, tidied, words_alone
+from cpqa.core.records import Answer
 from cpqa.evaluation.datasets import load
 
 # What a person in danger may write, by the kind of danger.
@@ -389,3 +392,61 @@ def test_nobody_in_danger_reads_statistics(question):
             assert ''.join(shown.split()) == ''.join(said.split())
     assert json.loads(good('ask', question, '--json', how=inside))['kind'] == 'help'
     assert ''.join(good('ask', question, how=inside).split()) == ''.join(said.split())
+
+
+def alone(shown: str, question: str):
+    "What is shown is what a person in danger needs, and not a word more."
+    assert ''.join(re.sub(r'<[^>]+>|\x1b\[[0-9;?]*[A-Za-z]', '', unescape(shown)).split()) == ''.join(words_alone(question).split())
+
+
+@cases('question', ALONE)
+def test_words_that_stand_alone_do_so_in_every_way_of_output(question, monkeypatch, capsys):
+    never = SimpleNamespace(complete=None, model='never', window=8000)   # to be asked would be an error
+    for qa in (CancerQA(), CancerQA('demo'), CancerQA(reading=Reading(never, adaptive=True)), CancerQA(reading=Reading(never, 'cot'))):
+        answer = qa.ask(question)
+        again = Answer.from_json(answer.to_json())
+        for shown in (str(answer), answer._repr_html_(), f'{again}', again._repr_html_()): alone(shown, question)
+        print(answer)
+        alone(capsys.readouterr().out, question)
+        assert (answer.note, answer.notes, answer.reason, answer.used_PMIDs, answer.label) == ('', (), '', (), '')
+        assert WORDS_OF_NUMBERS.findall(json.dumps(answer.to_dict()).replace(json.dumps(answer.first), '').replace(json.dumps(question),
+            '')) == []
+    for argv in (['--trace'], ['--source', 'demo', '--trace'], ['--strict', '--llm', 'openai:toy@http://127.0.0.1:9/v1', '--trace']):
+        alone(good('ask', question, *argv, how=inside), question)
+    monkeypatch.setattr('sys.stdin', StringIO(question))
+    alone(good('ask', '-', how=inside), question)
+    for argv in ([], ['--reranker', 'none'], ['--retriever', 'bm25']): alone(good('search', question, *argv, how=inside), question)
+    done = inside('search', question, '--json')
+    assert done.returncode == 0 and json.loads(done.stdout) == []
+    alone(done.stderr, question)
+
+
+WORDS_OF_NUMBERS = re.compile(r'median|surviv|evidence from|PMID \d|%')
+
+
+def test_words_that_stand_alone_do_so_in_a_notebook():
+    shell = pytest.importorskip('IPython.core.interactiveshell').InteractiveShell()
+    shell.run_line_magic('load_ext', 'cpqa')
+    for answer in (shell.run_line_magic('ask', ALONE[0]), shell.run_cell_magic('ask', '--source demo', ALONE[0])):
+        shown, _ = shell.display_formatter.format(answer)
+        alone(shown['text/html'], ALONE[0])
+        assert shown.keys() == {'text/plain', 'text/html'} and 'abstained=True' in shown['text/plain']
+
+
+def test_a_terminal_says_the_words_once(monkeypatch):
+    monkeypatch.setattr('helpers.io.StringIO', type('Watched', (StringIO,), {'isatty': lambda self: True}))
+    for command in ('ask', 'search'):
+        alone(good(command, ALONE[0], how=inside), ALONE[0])
+        done = inside(command, ALONE[0], '--json')
+        assert done.returncode == 0
+        alone(done.stderr, ALONE[0])
+
+
+def test_a_search_for_documents_says_what_must_be_said_first_and_lists_them():
+    said = first_words('My mother cannot breathe, is it the tamoxifen?')
+    out = good('search', 'My mother cannot breathe, is it the tamoxifen?', '-k', '2', how=inside)
+    assert out.startswith(said[:60]) and len(out.removeprefix(said).strip().splitlines()) == 2
+    done = inside('search', 'My mother cannot breathe, is it the tamoxifen?', '--json')
+    assert len(json.loads(done.stdout)) == 10 and done.stderr.strip() == said
+    assert json.loads(good('search', 'suicidal[tiab]', '--retriever', 'boolean', '--json', how=inside)) is not None   # a query, no cry
+    assert inside('search', 'what lowers the risk of polyps?', '--json').stderr == ''

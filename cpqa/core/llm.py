@@ -98,7 +98,9 @@ class Taken(Record, frozen=True):
 
 class Recorded:
     "Asks `llm`, and adds each request with its answer to the JSON-lines file at `path`."
-    def __init__(self, llm: LLM, path: str | Path): self.llm, self.tape, self.window = llm, Tape(path), getattr(llm, 'window', None)
+    def __init__(self, llm: LLM, path: str | Path):
+        self.llm, self.tape, self.window = llm, Tape(path), getattr(llm, 'window', None)
+        self.tape.try_out()   # before anything is paid for
 
     def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
                  schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:

@@ -25,8 +25,8 @@ import msgspec
 from .errors import CpqaError, require
 from .llm import Completion, LLMError, Message, json_of
 from .progress import awaiting
+from .redaction import hidden, short
 from .retries import Patience, proxy_for, retry_after
-from .redaction import short
 
 # %% ../../nbs/core/llm_hosted.ipynb #cbbc0b38
 OWN_KEY = 'CPQA_LLM_KEY'   # the variable for a server that was named by its address
@@ -134,7 +134,7 @@ def trouble_of(e: Exception, who: str, key: str | None = None) -> LLMError | Non
     else: return None
     what, do = _HELP['size' if '_TooMuch' in names else kind]
     again = again and headers.get('x-should-retry') != 'false'
-    said = '' if kind == 'key' else short(message.replace(key, '[cut]') if key else message, 120)
+    said = '' if kind == 'key' else short(hidden(message, [key] if key else []), 120)
     return LLMError(f'{who} {what}{f" ({said!r})" if said else ""}: {do}', kind, again, asked_wait(headers))
 
 # %% ../../nbs/core/llm_hosted.ipynb #a7340b18

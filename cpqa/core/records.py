@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LONGEST_TITLE', 'LONGEST_ABSTRACT', 'LONGEST_TEXT', 'LONGEST_ROW', 'NOT_ADVICE', 'AnswerKind', 'Record', 'Section',
            'MeshTerm', 'MeshHeading', 'Correction', 'Document', 'became', 'marks', 'marked', 'bounded', 'Fetched',
-           'Passage', 'Hit', 'Evidence', 'in_order', 'Citation', 'CheckedClaim', 'Answer']
+           'Passage', 'Hit', 'Evidence', 'in_order', 'Citation', 'CheckedClaim', 'Answer', 'failed_parts']
 
 # %% ../../nbs/core/records.ipynb #cbb0d034
 import re
@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 import msgspec
 from msgspec.structs import replace
 
-from .remarks import Remark, all_in_words, in_words
+from .remarks import UNANSWERED, Remark, all_in_words, in_words
 
 # %% ../../nbs/core/records.ipynb #eb3a3fa4
 class Record(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -353,7 +353,7 @@ class Answer(Record, frozen=True):
     usage: dict[str, float] = {}         # what the model took: calls, input_tokens, output_tokens, ms, and cost in US dollars if known
     first: str = ''                      # what a person needs to hear before any evidence
     terms: dict[str, str] = {}           # words of the answer, explained
-    told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'
+    told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'; or promises: 'evidence'
 
     def __repr__(self) -> str: return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 
@@ -380,3 +380,9 @@ class Answer(Record, frozen=True):
         "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."
         fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason}
         return {'question': fields.pop('question'), 'response': fields.pop('response'), 'used_PMIDs': list(self.used_PMIDs), **fields}
+
+# %% ../../nbs/core/records.ipynb #413cf0b7
+def failed_parts(answer: Answer) -> tuple[str, ...]:
+    "What was asked for and failed, so that something else had to answer: 'model', 'source'."
+    model = any(r.kind in UNANSWERED for r in answer.why)
+    return (*(['model'] if model else []), *(['source'] if answer.trace.get('source_failed') else []))

@@ -4,18 +4,21 @@
 
 # %% auto #0
 __all__ = ['cache_dir', 'sha256', 'StorageError', 'beside', 'elsewhere', 'locked', 'remove', 'building', 'to_disk',
-           'put_in_place', 'Tape']
+           'put_in_place', 'open_private', 'Tape', 'Kept', 'kept_questions', 'forget_questions']
 
 # %% ../../nbs/core/storage.ipynb #12741168
 import hashlib
+import json
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EACCES
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import platformdirs
 from filelock import FileLock, Timeout
@@ -116,6 +119,15 @@ def put_in_place(new: Path, out: Path, ours: Callable[[Path], bool]):
     if os.name == 'posix': _sync_names(out.parent)
     shutil.rmtree(previous, ignore_errors=True)
 
+# %% ../../nbs/core/storage.ipynb #0f39cf30
+def open_private(path: Path) -> BinaryIO:
+    "A file to be written at its end, that only this user can read; a folder that is made for it too."
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    f = open(path, 'ab', opener=lambda name, flags: os.open(name, flags, 0o600))
+    with suppress(OSError, AttributeError):   # of somebody else's file, or on a system without modes
+        if stat.S_ISREG(os.fstat(f.fileno()).st_mode): os.fchmod(f.fileno(), 0o600)
+    return f
+
 # %% ../../nbs/core/storage.ipynb #f8e54cc4
 _T = TypeVar('_T')
 
@@ -123,12 +135,20 @@ class Tape:
     "The recording at `path`, a line for each thing that was recorded; empty lines do not count."
     def __init__(self, path: str | Path): self.path, self._lock = Path(path), Lock()
 
+    def try_out(self):
+        "Raises `CpqaError` where nothing can be written; a file that is not there is not made."
+        with self._told():
+            if self.path.exists(): return open_private(self.path).close()
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not os.access(self.path.parent, os.W_OK | os.X_OK): raise PermissionError(EACCES, os.strerror(EACCES))
+
     def add(self, line: bytes):
         "Writes a `line` at the end, whole, whatever other threads write."
-        try:
-            with self._lock:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with open(self.path, 'ab') as f: f.write(line + b'\n')
+        with self._told(), self._lock, open_private(self.path) as f: f.write(line + b'\n')
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try: yield
         except OSError as e:
             raise CpqaError(f'{self.path.name}: the recording cannot be written ({e.strerror}): name another file, '
                             'or free some space') from e
@@ -144,3 +164,41 @@ class Tape:
             except (ValueError, KeyError, TypeError, AttributeError) as e:
                 raise CpqaError(f'{self.path}, line {n}: this is no line of a recording ({e}): take the line out, or record again') from e
             yield found
+
+# %% ../../nbs/core/storage.ipynb #df7e1f58
+class Kept(NamedTuple):
+    "Files that questions left in a `folder`, and `what` they are."
+    what: str
+    folder: Path
+    files: tuple[Path, ...]
+
+    def __str__(self) -> str: return f'{self.what}: {len(self.files):,} in {self.folder}'
+
+_OF_QUESTIONS = (('replies of NCBI', 'entrez', '??/*.reply'), ('unfinished replies', 'entrez', '??/*.part'),
+                 ('files with vectors of what was found', 'vectors', 'vectors-*.sqlite*'), ('recordings', '', '*.jsonl'))
+
+_LINES = ({'key', 'messages', 'completion'}, {'request', 'body'}, {'request', 'base64'})   # of a model, of NCBI
+
+def _is_recording(path: Path) -> bool:
+    "Does the first line of a file look like one of a model's or of NCBI's recording?"
+    try:
+        with open(path, 'rb') as f: line = json.loads(f.readline(10_000_000) or b'null')
+    except (OSError, ValueError, RecursionError): return False
+    return isinstance(line, dict) and any(names <= line.keys() for names in _LINES)
+
+# %% ../../nbs/core/storage.ipynb #e69fbf78
+def kept_questions() -> list[Kept]:
+    "What questions have left in the cache."
+    found = []
+    for what, room, pattern in _OF_QUESTIONS:
+        files = tuple(p for p in sorted((cache_dir()/room).glob(pattern)) if p.is_file() and (room or _is_recording(p)))
+        if files: found.append(Kept(what, cache_dir()/room, files))
+    return found
+
+def forget_questions() -> list[Kept]:
+    "Deletes what questions have left in the cache, and returns what it was. Raises `StorageError` where a file stays."
+    kept = kept_questions()
+    for path in (p for k in kept for p in k.files):
+        try: path.unlink(missing_ok=True)   # another process may be faster
+        except OSError as e: raise StorageError(f'{path} could not be deleted ({e.strerror}): delete it yourself') from e
+    return kept

@@ -22,6 +22,7 @@ from ..core.errors import CpqaError, require
 from ..core.llm import LLM, Message
 from ..core.records import Document, Passage, Record
 from ..core.redaction import short
+from ..core.storage import Tape
 from ..core.text_analysis import ENGLISH
 from .collections import UNFIT, json_lines
 from .metrics import Spans
@@ -220,13 +221,12 @@ def _each(passages: Iterable[Passage], llm: LLM, prompt: QuestionPrompt, path: P
     known = {t.question.lower() for t in done.values() if t.question}
     if path and path.exists() and not path.read_bytes().endswith(b'\n'):   # the last line was cut off
         with open(path, 'ab') as f: f.write(b'\n')
+    if tape := Tape(path) if path else None: tape.try_out()   # before anything is paid for
     for passage in passages:
         key = _key(passage, prompt)
         if key not in done:
             tried = _ask(passage, llm, prompt, key, known)
-            if path:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with open(path, 'ab') as f: f.write(msgspec.json.encode(tried) + b'\n')
+            if tape: tape.add(msgspec.json.encode(tried))
             if tried.question: known.add(tried.question.lower())
             done[key] = tried
         yield msgspec.structs.replace(done[key], question='', reason='repeated') if key in seen else done[key]

@@ -28,7 +28,7 @@ from lxml import etree
 
 from ..core.errors import CpqaError
 from ..core.records import Document, Fetched, Record, bounded
-from ..core.redaction import short, without_keys
+from ..core.redaction import hidden, short, without_keys
 from ..core.retries import Patience
 from ..core.storage import cache_dir
 from .pmc import read_jats
@@ -273,6 +273,7 @@ class Client:
         kept = not local if cache is None else bool(cache)
         folder = Path(cache) if isinstance(cache, str | Path) else cache_dir()/'entrez'
         self.cache = Cache(folder) if kept and not (replay or record) else None
+        if self.cache: self.cache.expire()
         most = 10 if key else 3
         per_second = min(rate or most, most) if self.url.startswith(NCBI[:-len('entrez/eutils/')]) else rate or (None if local else most)
         place = re.sub(r'\W', '_', urlsplit(self.url).netloc) + ('_key' if key else '')
@@ -295,8 +296,7 @@ class Client:
         if self.on_event: self.on_event(text)
 
     def _clean(self, text: str) -> str:
-        for word in self._hidden: text = text.replace(word, '[cut]')
-        return without_keys(text)
+        return without_keys(hidden(text, self._hidden))
 
 # %% ../../nbs/literature/entrez.ipynb #299a5ce1
 def request_of(verb: str, fields: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -328,12 +328,13 @@ class Asking(Client):
             else:
                 self._say(f'{verb}: answered from the cache')
                 return value
+        if self.record: self.record.tape.try_out()
         try: body, value = self.web.ask(f'{verb}.fcgi', [*fields, *self._who], read,
-                                            post or self._named or sum(len(v) for _, v in fields) > 1000, deadline, tries)
+                                            post or self._named, deadline, tries)
         except WebError as e:
             raise EntrezError(self._clean(f'{self.host} did not answer {asked}: {e}: {_advice(str(e), e.again)}'), e.less,
                               outage=e.again) from e
-        if self.cache and keep: self.cache.put(key, body)
+        if self.cache and keep: self.cache.put(key, body, self.expiry[verb])
         if self.record: self.record.put(request, body)
         return value
 
@@ -378,7 +379,7 @@ class Searching(Asking):
                   ('retmode', 'xml')]
         if dates: fields += [('datetype', 'pdat'), *zip(('mindate', 'maxdate'), date_text(*dates))]
         if history: fields.append(('usehistory', 'y'))
-        return self._ask('esearch', fields, read_search, f'a search in {db}', keep=not history)   # what is kept for hours is stale tomorrow
+        return self._ask('esearch', fields, read_search, f'a search in {db}', True, not history)   # kept for hours, stale tomorrow
 
 # %% ../../nbs/literature/entrez.ipynb #654c59e4
 def cut(first: date, last: date) -> tuple[tuple[date, date], tuple[date, date]] | None:
@@ -523,7 +524,7 @@ class Batches(Fetching):
             if i not in asked: self._say('efetch: a record came that was not asked for, and is left out')
             elif isinstance(d, Document):
                 got.documents.setdefault(i, d)
-                if self.cache: self.cache.put(json.dumps([self.url, db, i]), xml)
+                if self.cache: self.cache.put(json.dumps([self.url, db, i]), xml, self.expiry['efetch'])
             elif i not in got.documents: got.fail([i], f'the record cannot be read: {getattr(d, "why", "it was withdrawn")}')
         return None
 
@@ -586,7 +587,7 @@ class Entrez(_Hurrying):
     def spell(self, term: str, db: str = 'pubmed') -> str:
         "The query as NCBI would spell it; `term` itself where it has no better idea."
         if not term.strip(): raise EntrezError('the query is empty: give words to correct')
-        return self._ask('espell', [('db', db), ('term', ' '.join(term.split()))], read_spelling, 'how to spell a query') or term
+        return self._ask('espell', [('db', db), ('term', ' '.join(term.split()))], read_spelling, 'how to spell a query', post=True) or term
 
     def info(self, db: str = '') -> Info:
         "What NCBI says about the database `db`, or the names of all."

@@ -15,6 +15,7 @@ import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from hashlib import sha256
@@ -33,8 +34,8 @@ from urllib3.exceptions import (DecodeError, HTTPError, IncompleteRead, Location
 
 from ..core.errors import CpqaError
 from ..core.progress import awaiting
+from ..core.redaction import hidden, short
 from ..core.retries import Patience, proxy_for, retry_after
-from ..core.redaction import short
 from ..core.storage import Tape
 
 # %% ../../nbs/literature/polite_http.ipynb #79dc9e07
@@ -189,7 +190,7 @@ class Exchange:
     def __init__(self, url: str, hide: tuple[str, ...] = (), agent: str = 'cpqa', timeout: float = 20.0, largest: int = 2**25,
                  passes: Callable[[str], bool] = lambda text: False):
         self.url, self.timeout, self.largest, self.passes = url, timeout, largest, passes
-        self.hide, self.agent = tuple(w.encode() for w in hide if w), agent
+        self.hide, self.agent = tuple(hide), agent
 
     @cached_property
     # when it is needed: a proxy of no use must not stop those who work offline
@@ -208,7 +209,7 @@ class Exchange:
             except BaseException: answer.close(); raise
             answer.release_conn()
         except (HTTPError, OSError, UnicodeError) as e: raise _trouble(e) from None
-        for word in self.hide: body = body.replace(word, b'[cut]')
+        body = hidden(body, self.hide)
         check_status(answer.status, answer.headers.get('Retry-After'), body, self.passes)
         return body
 
@@ -260,8 +261,8 @@ class Web(Exchange):
         if self.rate and t.wait: self.rate.pause(wait)
 
 # %% ../../nbs/literature/polite_http.ipynb #cd184dcf
-class Cache:
-    "Bodies kept in files of `folder`, by a key of any text."
+class _Replies:
+    "What `Cache` reads and writes."
     def __init__(self, folder: Path): self.folder = Path(folder)
 
     def _path(self, key: str) -> Path:
@@ -269,28 +270,35 @@ class Cache:
         return self.folder/name[:2]/f'{name}.reply'
 
     def get(self, key: str, expiry: float) -> bytes | None:
-        "The body kept for `key` if it is whole and at most `expiry` seconds old, otherwise None."
-        try: head, _, body = self._path(key).read_bytes().partition(b'\n')
+        "The body kept for `key` if it is whole and at most `expiry` seconds old, otherwise None; what is of no use is deleted."
+        path = self._path(key)
+        try: head, _, body = path.read_bytes().partition(b'\n')
         except OSError: return None
         words = head.split()
-        if len(words) != 3 or words[0] != b'cpqa-reply' or words[1] != sha256(body).hexdigest().encode(): return None
-        try: age = time.time() - float(words[2])
-        except ValueError: return None
-        return body if -60 <= age <= expiry else None
+        whole = len(words) == 3 and words[0] == b'cpqa-reply' and words[1] == sha256(body).hexdigest().encode()
+        try:
+            if whole and -60 <= time.time() - float(words[2]) <= expiry: return body
+        except ValueError: pass
+        with suppress(OSError): path.unlink()
+        return None
 
-    def put(self, key: str, body: bytes) -> bool:
-        "Keeps `body` for `key`. False where it could not be written."
+    def put(self, key: str, body: bytes, expiry: float = 86_400.0) -> bool:
+        "Keeps `body` for `key`, for `expiry` seconds. False where it could not be written."
         path = self._path(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)   # what a person asked is nobody else's business
+            for folder in (self.folder, path.parent): folder.mkdir(parents=True, exist_ok=True, mode=0o700)   # nobody else's business
             number, name = tempfile.mkstemp(dir=path.parent, suffix='.part')
             try:
                 with open(number, 'wb') as f: f.write(f'cpqa-reply {sha256(body).hexdigest()} {time.time()}\n'.encode() + body)
+                os.utime(name, (time.time(), time.time() + expiry))   # the moment at which it is to be deleted
                 os.replace(name, path)
             except OSError: os.unlink(name); raise
         except OSError: return False
         return True
 
+# %% ../../nbs/literature/polite_http.ipynb #20f6bda2
+class Cache(_Replies):
+    "Bodies kept in files of `folder`, by a key of any text."
     def files(self) -> list[Path]: return sorted(self.folder.glob('??/*.reply'))
 
     @property
@@ -299,13 +307,21 @@ class Cache:
         return sum(p.stat().st_size for p in self.files() if p.exists())
 
     def clear(self, older: float = 0.0) -> int:
-        "Deletes what is older than `older` seconds, and what a killed process left; the number of bodies deleted."
-        gone, limits = 0, {'reply': older, 'part': max(older, 3600)}
-        for path in (p for end in limits for p in self.folder.glob(f'??/*.{end}')):
+        "Deletes what was written more than `older` seconds ago, and what a killed process left; the number of bodies deleted."
+        return self._delete(lambda s: time.time() - s.st_ctime >= older)
+
+    def expire(self) -> int:
+        "Deletes what is past its expiry, and what a killed process left; the number of bodies deleted."
+        return self._delete(lambda s: time.time() >= s.st_mtime)
+
+    def _delete(self, due: Callable[[os.stat_result], bool]) -> int:
+        gone = 0
+        for path in (p for end in ('reply', 'part') for p in self.folder.glob(f'??/*.{end}')):
             try:
-                if time.time() - path.stat().st_mtime < limits[path.suffix[1:]]: continue
+                s, reply = path.stat(), path.suffix == '.reply'
+                if not (due(s) if reply else time.time() - s.st_mtime > 3600): continue
                 path.unlink()
-                gone += path.suffix == '.reply'
+                gone += reply
             except OSError: pass   # another process was faster
         return gone
 

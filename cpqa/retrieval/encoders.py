@@ -27,7 +27,7 @@ import numpy as np
 from ..core.errors import CpqaError, MissingExtra, require
 from ..core.progress import Progress, quiet
 from ..core.registry import Registry, Row, nearest
-from ..core.storage import cache_dir, sha256
+from ..core.storage import cache_dir, open_private, sha256
 from .openvino_models import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision,
                                             fast_gelu, hushed, load_network, prepare, read_card, reason, shipped)
 
@@ -360,7 +360,7 @@ class _Store:
     def _use(self, work):
         "What `work` makes of the open database, or None where that fails."
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists(): open_private(self.path).close()   # what was found says what was asked
             with closing(sqlite3.connect(self.path, timeout=2)) as db, db:
                 db.execute(_TABLE)
                 return work(db)

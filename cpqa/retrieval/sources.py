@@ -104,6 +104,8 @@ class Source(Protocol):
     def encoder(self) -> Encoder: ...                        # for its documents
     def kept(self) -> PassageVectors | None: ...             # the passages it keeps; None: they are cut when documents are found
     def passages(self, documents: Sequence[Document]) -> PassageVectors: ...   # of what was found
+    @property
+    def failed(self) -> bool: ...                            # was it asked, and did something else have to answer?
     def told(self, n: int) -> str: ...                       # what was searched, in words, where `n` documents were read
 
 # %% ../../nbs/retrieval/sources.ipynb #1b24f9fb
@@ -122,7 +124,8 @@ def by_words(library: Library, query: str, k: int, since: str = '', until: str =
 class LibrarySource:
     "The demo notes, or a library on disk."
     full_texts: Fetch | None = None
-    def __init__(self, means: Means, notes: tuple[str, ...] = ()): self.means, self.notes = means, notes
+    def __init__(self, means: Means, notes: tuple[str, ...] = (), failed: bool = False):
+        self.means, self.notes, self.failed = means, notes, failed   # of the source in whose place it stands
 
     def search(self, query: str, k: int) -> Result:
         since, until = bounds(self.means.scope.since, self.means.scope.until)
@@ -159,6 +162,9 @@ class LiveSource:
     def __init__(self, means: Means): self.means = means
     def encoder(self) -> Encoder: return self.means.live_encoder
     def kept(self) -> PassageVectors | None: return None
+
+    @property
+    def failed(self) -> bool: return False
 
     def passages(self, documents: Sequence[Document]) -> PassageVectors:
         return PassageVectors(documents, self.means.live_encoder, self.means.split)
@@ -197,6 +203,41 @@ class PubMedSource(LiveSource):
         where = 'PubMed' if self.means.entrez.url == NCBI else f'E-utilities at {self.means.entrez.host}'
         return f'{where} and {self.means.place}, {n:,} documents read'
 
+# %% ../../nbs/retrieval/sources.ipynb #616ce466
+class PubMedSource(LiveSource):
+    "PubMed, by E-utilities, with a library beside it. One is made for each question."
+    def __init__(self, means: Means):
+        super().__init__(means)
+        self.down, self.full_texts = list[str](), lambda ids: means.entrez.fetch(ids, db='pmc')
+        self.searched: set[bool] = set()   # did a search go well?
+
+    @property
+    def failed(self) -> bool: return bool(self.down) or self.searched == {False}
+
+    def search(self, query: str, k: int) -> Result:
+        since, until = bounds(self.means.scope.since, self.means.scope.until)
+        try: found = self.means.entrez.search(query, retmax=k, since=since or None, until=until or None)
+        except Exception: self.searched.add(False); raise
+        self.searched.add(True)
+        return found
+
+    def fetch(self, ids: Sequence[str]) -> Fetched:
+        asked = [id for id in ids if re.fullmatch('[1-9][0-9]{0,8}', id)]   # other ids are the library's own
+        if self.down: got = Fetched(failed=tuple(asked))
+        else:
+            try: got = self.means.entrez.fetch(asked) if asked else Fetched()
+            except CpqaError as e:
+                self.down.append(short(str(e)))
+                got = Fetched(failed=tuple(asked), faults=tuple(self.down))
+        return _instead(self.means.library, self.means.place, ids, asked, got)
+
+    def alive(self) -> bool: return self.means.entrez.alive(PATIENCE)
+
+    def told(self, n: int) -> str:
+        from cpqa.literature.entrez import NCBI
+        where = 'PubMed' if self.means.entrez.url == NCBI else f'E-utilities at {self.means.entrez.host}'
+        return f'{where} and {self.means.place}, {n:,} documents read'
+
 # %% ../../nbs/retrieval/sources.ipynb #594eea67
 def library_source(argument: str, means: Means) -> Source:
     "The source of the row `demo`."
@@ -210,7 +251,8 @@ def auto_source(argument: str, means: Means) -> Source:
     "The source of the row `auto`."
     live = PubMedSource(means)
     if live.alive(): return live
-    return LibrarySource(means, (f'PubMed did not answer within {PATIENCE:g} seconds: this answer comes from {means.place} instead',))
+    why = f'PubMed did not answer within {PATIENCE:g} seconds: this answer comes from {means.place} instead'
+    return LibrarySource(means, (why,), failed=True)
 
 _HERE, _KEYS = 'cpqa.retrieval.sources', ('NCBI_API_KEY', 'NCBI_EMAIL')
 _FOR = ('for more requests a second at NCBI', 'so that NCBI can write before it blocks')
