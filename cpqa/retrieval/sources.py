@@ -175,6 +175,7 @@ class PubMedSource(LiveSource):
     def __init__(self, means: Means):
         super().__init__(means)
         self.down, self.full_texts = list[str](), lambda ids: self.entrez.fetch(ids, db='pmc')
+        self.searched: set[bool] = set()   # did a search go well?
 
     @cached_property
     def entrez(self) -> Any:
@@ -182,41 +183,12 @@ class PubMedSource(LiveSource):
         given = self.means.entrez
         return given.hurried(given.web.patience.deadline) if isinstance(given, Entrez) else given
 
-    def search(self, query: str, k: int) -> Result:
-        since, until = bounds(self.means.scope.since, self.means.scope.until)
-        return self.entrez.search(query, retmax=k, since=since or None, until=until or None)
-
-    def fetch(self, ids: Sequence[str]) -> Fetched:
-        asked = [id for id in ids if re.fullmatch('[1-9][0-9]{0,8}', id)]   # other ids are the library's own
-        if self.down: got = Fetched(failed=tuple(asked))
-        else:
-            try: got = self.entrez.fetch(asked) if asked else Fetched()
-            except CpqaError as e:
-                self.down.append(short(str(e)))
-                got = Fetched(failed=tuple(asked), faults=tuple(self.down))
-        return _instead(self.means.library, self.means.place, ids, asked, got)
-
-    def alive(self) -> bool: return self.means.entrez.alive(PATIENCE)
-
-    def told(self, n: int) -> str:
-        from cpqa.literature.entrez import NCBI
-        where = 'PubMed' if self.means.entrez.url == NCBI else f'E-utilities at {self.means.entrez.host}'
-        return f'{where} and {self.means.place}, {n:,} documents read'
-
-# %% ../../nbs/retrieval/sources.ipynb #616ce466
-class PubMedSource(LiveSource):
-    "PubMed, by E-utilities, with a library beside it. One is made for each question."
-    def __init__(self, means: Means):
-        super().__init__(means)
-        self.down, self.full_texts = list[str](), lambda ids: means.entrez.fetch(ids, db='pmc')
-        self.searched: set[bool] = set()   # did a search go well?
-
     @property
     def failed(self) -> bool: return bool(self.down) or self.searched == {False}
 
     def search(self, query: str, k: int) -> Result:
         since, until = bounds(self.means.scope.since, self.means.scope.until)
-        try: found = self.means.entrez.search(query, retmax=k, since=since or None, until=until or None)
+        try: found = self.entrez.search(query, retmax=k, since=since or None, until=until or None)
         except Exception: self.searched.add(False); raise
         self.searched.add(True)
         return found
@@ -225,7 +197,7 @@ class PubMedSource(LiveSource):
         asked = [id for id in ids if re.fullmatch('[1-9][0-9]{0,8}', id)]   # other ids are the library's own
         if self.down: got = Fetched(failed=tuple(asked))
         else:
-            try: got = self.means.entrez.fetch(asked) if asked else Fetched()
+            try: got = self.entrez.fetch(asked) if asked else Fetched()
             except CpqaError as e:
                 self.down.append(short(str(e)))
                 got = Fetched(failed=tuple(asked), faults=tuple(self.down))
