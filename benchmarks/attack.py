@@ -20,6 +20,7 @@ is a row of its own. Everything runs on this machine, and nothing leaves 127.0.0
 of parts that are not run stay, those of a quick run are written only with --save.
 """
 import argparse
+import contextlib
 import importlib
 import json
 import sys
@@ -64,6 +65,15 @@ def merged(before: Iterable[dict], now: list[dict]) -> list[dict]:
     return sorted([*(r for r in before if r['part'] not in fresh), *now], key=lambda r: list(PARTS).index(r['part']))
 
 
+def kept(rows: list[dict]):
+    "Writes the rows, after each part, since a run is long."
+    from common import RESULTS, save
+    path = RESULTS / 'attack.json'
+    before = json.loads(path.read_text(encoding='utf-8'))['rows'] if path.exists() else []
+    now = merged(before, rows)
+    with contextlib.redirect_stdout(None): save('attack', {'n': sum(r['tries'] for r in now), 'rows': now})
+
+
 def main(argv: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument('parts', nargs='*', help=f'of {", ".join(PARTS)}; all where none is named')
@@ -72,15 +82,10 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument('--only', default='', metavar='TEXT', help='of doubling and patterns: the modules with this in their names')
     args = p.parse_args(argv)
     if wrong := [x for x in args.parts if x not in PARTS]: p.error(f'{wrong[0]} is no part: choose of {", ".join(PARTS)}')
-    rows, start = [], time.monotonic()
-    for part in args.parts or PARTS: rows += tallied(part, args.quick, args.only)
-    if (args.save or not args.quick) and not args.only:
-        from common import RESULTS, save
-        path = RESULTS / 'attack.json'
-        before = json.loads(path.read_text(encoding='utf-8')) if path.exists() else {}
-        rows_kept = merged(before.get('rows', []), rows)
-        save('attack', {'n': sum(r['tries'] for r in rows_kept), 'parts_run': args.parts or list(PARTS),
-                        'seconds': round(time.monotonic() - start), 'rows': rows_kept})
+    rows = []
+    for part in args.parts or PARTS:
+        rows += tallied(part, args.quick, args.only)
+        if (args.save or not args.quick) and not args.only: kept(rows)
     return 0 if all(r['survived'] == r['tries'] for r in rows) else 1
 
 

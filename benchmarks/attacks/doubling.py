@@ -207,8 +207,8 @@ def growth(measure: Callable[..., float], longest: int = LONGEST) -> dict | None
         stopped, half = seen[n] == float('inf'), seen.get(n // 2, 0.0)
         if NOTICED < seen[n] and seen[n] > TRIPLE * half and not stopped: seen[n] = min(seen[n], again())
         steep = steep + 1 if NOTICED < seen[n] and seen[n] > TRIPLE * half else 0
-        if stopped:   # after a time that was near the limit already, that says nothing
-            steep = 2 if steep and (half < LIMIT / TRIPLE or steep > 1) else 0
+        if stopped:   # after a time that was near the limit already, that says nothing; for the shortest text, it says enough
+            steep = 2 if half < LIMIT / TRIPLE and (n > SHORTEST or LIMIT > 1) else 0
             break
         n *= 2
     if steep < 2: return None
