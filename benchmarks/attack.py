@@ -1,4 +1,4 @@
-"""What falls when cpqa is attacked? Each part tries many hostile things and counts what held: texts, servers, requests, kills, bytes, files.
+"""What falls when cpqa is attacked? Each part tries many hostile things and counts what held.
 
     python benchmarks/attack.py                      (all parts, about half an hour on two cores)
     python benchmarks/attack.py servers files        (these parts)
@@ -15,9 +15,10 @@
     fuzz       mutants through the public readers
     load       memory over 1,000 questions, 8 cold processes, 2,000 requests of 50 clients
 
-Each row says how often was tried, how often cpqa held, the worst seconds and the worst memory of a process, and what fell. A part that breaks
-is a row of its own. Everything runs on this machine, and nothing leaves 127.0.0.1. Results are added to benchmarks/results/attack.json: rows
-of parts that are not run stay, those of a quick run are written only with --save.
+Each row says how often was tried, how often cpqa held, the worst seconds and the worst memory of a process, and what fell.
+A part that breaks is a row of its own. Everything runs on this machine, and nothing leaves 127.0.0.1.
+Results are added to benchmarks/results/attack.json:
+rows of parts that are not run stay, those of a quick run are written only with --save.
 """
 import argparse
 import contextlib
@@ -30,7 +31,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-PARTS = {'doubling': 'doubling:run', 'patterns': 'patterns:run', 'servers': 'servers:run', 'requests': 'requests:run', 'kills': 'libraries:run_kills',
+PARTS = {'doubling': 'doubling:run', 'patterns': 'patterns:run', 'servers': 'servers:run', 'requests': 'requests:run',
+         'kills': 'libraries:run_kills',
          'flips': 'libraries:run_flips', 'files': 'libraries:run_files', 'fuzz': 'fuzz:run', 'load': 'load:run'}
 
 

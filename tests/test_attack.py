@@ -169,7 +169,8 @@ def test_the_results_are_rows_of_known_parts(attacks):
 # ---- texts that took minutes, or hours
 
 LONG = 20_000
-HOSTILE = ['.' * LONG, '\n' * LONG + 'x', 'a' + ' ' * LONG + 'x', '(' * LONG, '7' * LONG, 'a-' * LONG, '[1' * LONG, '1, ' * LONG, 'CI ' * LONG, 'aA' * LONG,
+HOSTILE = ['.' * LONG, '\n' * LONG + 'x', 'a' + ' ' * LONG + 'x', '(' * LONG, '7' * LONG, 'a-' * LONG, '[1' * LONG, '1, ' * LONG,
+           'CI ' * LONG, 'aA' * LONG,
            'from 1' * LONG, 'p values' + ' ' * LONG + 'x', 'a"' * LONG]
 
 

@@ -33,10 +33,13 @@ TRIPLE, ENOUGH = 3.0, 5                     # times; texts found for a function,
 SENTENCE = ('Overall survival was longer with drug A than with placebo (hazard ratio 0.68; 95% CI, 0.54 to 0.85; P = 0.001), and 12 of 45 '
             'patients (26.7%) did not respond. ')
 QUESTION = 'Is drug A more effective than placebo for lung cancer? '
-UNITS = ['.', '\n', '(', ')', '()', '[', '[1', '{', '"', "'", '“', '7', '1.', '1, ', '-', '- ', '–', ' ', '\t', '\xa0', '<', '<a>', '&', '&#',
-         'a', 'A', 'é', 'CI ', 'ab ', 'A B ', 'Ab', 'no ', 'not ', 'or ', 'and ', 'AND ', '\\', '*', '_', '|', '`', '~', '#', '/', ':', ';', ',',
+UNITS = ['.', '\n', '(', ')', '()', '[', '[1', '{', '"', "'", '“', '7', '1.', '1, ', '-', '- ', '–', ' ', '\t', '\xa0', '<', '<a>', '&',
+         '&#',
+         'a', 'A', 'é', 'CI ', 'ab ', 'A B ', 'Ab', 'no ', 'not ', 'or ', 'and ', 'AND ', '\\', '*', '_', '|', '`', '~', '#', '/', ':', ';',
+         ',',
          '%', '= ', '@', '?', '!', 'e.g. ', 'A. ', 'a.b', '(a', 'a-', "a'", '"a" ', '{"a":', '[PMID 1]', '1 of 2 ', '0.5 ', 'than ', 'yes ',
-         'patients ', 'lung cancer ', 'cancer AND ', '\u0301', '\u200b', '🙂', SENTENCE, QUESTION, '- item\n', '\n\n', 'because ', 'is ', '<b>x']
+         'patients ', 'lung cancer ', 'cancer AND ', '\u0301', '\u200b', '🙂', SENTENCE, QUESTION, '- item\n', '\n\n', 'because ', 'is ',
+         '<b>x']
 FRAMES = {'alone': '{}', 'framed': 'a{}z'}
 LEFT_OUT = {   # what these do is no work on a text, or is attacked elsewhere
     'main', 'serve', 'console', 'convert', 'fork_safe'}
@@ -228,7 +231,8 @@ def slow_shapes(f: Callable, quick: bool = False, longest: int = LONGEST) -> lis
     for unit, frame in shapes(quick):
         for words in (False, True) if many and ' ' in unit else (False,):
             if found := growth(lambda n, limit: timed(f, texts(n, unit, frame), words, limit), longest):
-                out.append({'text': unit if len(unit) < 20 else unit[:17] + '...', 'frame': frame + (', in words' if words else ''), **found})
+                out.append({'text': unit if len(unit) < 20 else unit[:17] + '...', 'frame': frame + (', in words' if words else ''),
+                            **found})
         if len(out) >= ENOUGH: break
     return out
 
@@ -280,7 +284,8 @@ def module_tried(name: str, quick: bool, patience: float = 240.0) -> Iterator[tu
             else: raise EOFError
         except EOFError:
             left = [x for x in left if x != now] if now in left else left[1:]
-            yield 'hangs', now or name, [{'text': 'see the module', 'characters': LONGEST, 'ms': [None], 'frame': 'cannot be stopped, or dies'}]
+            yield 'hangs', now or name, [{'text': 'see the module', 'characters': LONGEST, 'ms': [None],
+                                          'frame': 'cannot be stopped, or dies'}]
         finally:
             child.kill()
             child.join()

@@ -13,8 +13,10 @@ from pathlib import Path
 from .tally import Tally
 
 LIMIT = 10.0   # seconds for one input
-TOKENS = [b'<', b'>', b'&', b'"', b"'", b'{', b'}', b'[', b']', b'(', b')', b'\\', b'\x00', b'\xff', b'\xed\xa0\x80', b'\xe2\x80\xae', b'&#0;', b'-1',
-          b'9' * 400, b'1e999', b'null', b'NaN', b'<!--', b']]>', b'<![CDATA[', b'AND', b' OR ', b'NOT', b'[ti]', b'*', b'~', b'\n', b'\r', b'%s']
+TOKENS = [b'<', b'>', b'&', b'"', b"'", b'{', b'}', b'[', b']', b'(', b')', b'\\', b'\x00', b'\xff', b'\xed\xa0\x80', b'\xe2\x80\xae',
+          b'&#0;', b'-1',
+          b'9' * 400, b'1e999', b'null', b'NaN', b'<!--', b']]>', b'<![CDATA[', b'AND', b' OR ', b'NOT', b'[ti]', b'*', b'~', b'\n', b'\r',
+          b'%s']
 
 
 def mutated(data: bytes, r: random.Random) -> bytes:
@@ -90,23 +92,35 @@ def readers(folder: Path) -> dict[str, tuple[Callable[[bytes], object], list[byt
     write_pubmed((Document(f'{i}', d.title, d.text, year=d.year) for i, d in enumerate(TOY, 1)), stream)
     xml = stream.getvalue()
     beir = b''.join(json.dumps({'_id': d.id, 'title': d.title, 'text': d.text}).encode() + b'\n' for d in TOY)
-    reply = json.dumps({'label': 'yes', 'claims': [{'text': 'Aspirin helped.', 'quote': 'Daily aspirin lowered the risk', 'pmid': '1'}]}).encode()
-    jats = (b'<?xml version="1.0"?><article article-type="review-article"><front><article-meta><article-id pub-id-type="pmc">508</article-id>'
-            b'<title-group><article-title>Polyps</article-title></title-group><abstract><p>Harmless [1,2].</p></abstract></article-meta></front>'
-            b'<body><sec><title>Methods</title><p>We read <italic>all</italic> there is <xref ref-type="bibr">3</xref>.</p></sec></body></article>')
-    search = b'<eSearchResult><Count>2</Count><RetMax>2</RetMax><RetStart>0</RetStart><QueryKey>1</QueryKey><WebEnv>x</WebEnv><IdList><Id>1</Id><Id>2</Id></IdList></eSearchResult>'
+    reply = json.dumps({'label': 'yes',
+                        'claims': [{'text': 'Aspirin helped.', 'quote': 'Daily aspirin lowered the risk', 'pmid': '1'}]}).encode()
+    jats = (b'<?xml version="1.0"?><article article-type="review-article"><front><article-meta><article-id '
+            b'pub-id-type="pmc">508</article-id>'
+            b'<title-group><article-title>Polyps</article-title></title-group><abstract><p>Harmless '
+            b'[1,2].</p></abstract></article-meta></front>'
+            b'<body><sec><title>Methods</title><p>We read <italic>all</italic> there is <xref '
+            b'ref-type="bibr">3</xref>.</p></sec></body></article>')
+    search = (b'<eSearchResult><Count>2</Count><RetMax>2</RetMax><RetStart>0</RetStart>'
+              b'<QueryKey>1</QueryKey><WebEnv>x</WebEnv><IdList><Id>1</Id><Id>2</Id></IdList></eSearchResult>')
     replies = [search, b'<ePostResult><QueryKey>1</QueryKey><WebEnv>x</WebEnv></ePostResult>',
-               b'<eSpellResult><Query>a</Query><CorrectedQuery>b</CorrectedQuery></eSpellResult>', b'<eInfoResult><DbList><DbName>pubmed</DbName></DbList></eInfoResult>']
-    questions = [b'Is aspirin effective against colon polyps?', b'What helps against nausea, I cannot keep anything down and have 39 fever?']
+               b'<eSpellResult><Query>a</Query><CorrectedQuery>b</CorrectedQuery></eSpellResult>',
+               b'<eInfoResult><DbList><DbName>pubmed</DbName></DbList></eInfoResult>']
+    questions = [b'Is aspirin effective against colon polyps?',
+                 b'What helps against nausea, I cannot keep anything down and have 39 fever?']
     options = {'A': 'yes', 'B': 'no', 'C': 'maybe'}
     return {
-        'PubMed XML': (file('a.xml'), [xml]), 'PubMed XML, packed': (file('a.xml.gz'), [gzip.compress(xml, mtime=0)]), 'BEIR': (file('a.jsonl'), [beir]),
+        'PubMed XML': (file('a.xml'), [xml]), 'PubMed XML, packed': (file('a.xml.gz'), [gzip.compress(xml, mtime=0)]),
+        'BEIR': (file('a.jsonl'), [beir]),
         'JATS': (file('a.nxml'), [jats]), 'a model\'s reply': (text(lambda t: read_reply(t, 'yesno')), [reply]),
-        'NCBI\'s replies': (lambda data: [_quiet(f, data) for f in (read_search, read_post, read_spelling, read_info, read_summaries, read_links)], replies),
-        'queries': (text(parse), [b'(lung cancer[ti] OR "small cell"[tiab]) AND survival[mh:noexp] NOT mice*', b'"tea cancer"[ti:~3] AND 2010:2020[dp]']),
-        'questions': (text(lambda t: (help_for(t), kind_of(t))), questions), 'recorded answers': (text(lambda t: read_answer(t, options)), [b'The answer is (B) no, because it failed.', b'{"answer": "A"}']),
+        'NCBI\'s replies': (lambda data: [_quiet(f, data) for f in (read_search, read_post, read_spelling, read_info, read_summaries,
+                                                                    read_links)], replies),
+        'queries': (text(parse), [b'(lung cancer[ti] OR "small cell"[tiab]) AND survival[mh:noexp] NOT mice*',
+                                  b'"tea cancer"[ti:~3] AND 2010:2020[dp]']),
+        'questions': (text(lambda t: (help_for(t), kind_of(t))), questions),
+        'recorded answers': (text(lambda t: read_answer(t, options)), [b'The answer is (B) no, because it failed.', b'{"answer": "A"}']),
         'names of models': (text(read_name), [b'openai:gpt-4@http://127.0.0.1:1/v1', b'anthropic:claude-x', b'local:/some/where']),
-        'claims': (text(lambda t: (unsafe(t), commands(Document('1', text=t)))), [b'Tea did not help 12% of 40 patients (p = 0.04), see [1].']),
+        'claims': (text(lambda t: (unsafe(t), commands(Document('1', text=t)))),
+                   [b'Tea did not help 12% of 40 patients (p = 0.04), see [1].']),
     }
 
 

@@ -28,7 +28,8 @@ def _ids(folder: Path) -> list[str] | str:
 
 
 def kills(quick: bool = False) -> Tally:
-    "`kill -9` at a moment drawn by chance, while a library is built in the place of another: the one before stays, or the new one is there."
+    """`kill -9` at a moment drawn by chance, while a library is built in the place of another: the one before stays, or the new one is
+    there."""
     from cpqa.libraries import build_index
     tally, r = Tally('builds killed'), random.Random(1)
     with tempfile.TemporaryDirectory() as place:
@@ -144,7 +145,8 @@ def flips(quick: bool = False) -> Tally:
 # ---- odd files
 
 PUBMED = ('<?xml version="1.0"?><PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>{0}</ArticleTitle>'
-          '<Abstract><AbstractText>{0} helped 12 of 20 patients.</AbstractText></Abstract></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>')
+          '<Abstract><AbstractText>{0} helped 12 of 20 '
+          'patients.</AbstractText></Abstract></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>')
 
 
 def _line(**more) -> bytes: return json.dumps({'_id': '1', 'title': 'Tea', 'text': 'Tea helped.', **more}).encode() + b'\n'
@@ -155,20 +157,25 @@ def odd_files(folder: Path) -> dict[str, Path]:
     good, out = PUBMED.format('Tea').encode(), {}
     lol = '<!DOCTYPE x [<!ENTITY a "ha">' + ''.join(f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(9)) + ']>'
     data = {
-        'empty.xml': b'', 'bom.xml': b'\xef\xbb\xbf', 'blank.xml': b' \n' * 1000, 'half.xml': good[:len(good) // 2], 'utf16.xml': good.decode().encode('utf-16'),
+        'empty.xml': b'', 'bom.xml': b'\xef\xbb\xbf', 'blank.xml': b' \n' * 1000, 'half.xml': good[:len(good) // 2],
+        'utf16.xml': good.decode().encode('utf-16'),
         'latin.xml': good.replace(b'Tea', b'T\xe9'), 'nul.xml': good.replace(b'Tea', b'T\x00a'), 'garbage.xml': bytes(range(256)) * 100,
         'laughs.xml': good.replace(b'<PubmedArticleSet>', lol.encode() + b'<PubmedArticleSet>').replace(b'Tea', b'&j;'),
-        'outside.xml': good.replace(b'<PubmedArticleSet>', b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><PubmedArticleSet>').replace(b'Tea', b'&a;'),
+        'outside.xml': good.replace(b'<PubmedArticleSet>',
+                                    b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><PubmedArticleSet>').replace(b'Tea', b'&a;'),
         'deep.xml': b'<PubmedArticleSet>' + b'<a>' * 300_000, 'page.xml': b'<!DOCTYPE html><html><title>No</title></html>',
-        'other.xml': b'<weather><sky>blue</sky></weather>', 'dashes.xml': b'<eFetchResult><ERROR>' + b'-' * 19_900 + b'</ERROR></eFetchResult>',
+        'other.xml': b'<weather><sky>blue</sky></weather>', 'dashes.xml': b'<eFetchResult><ERROR>' + b'-' * 19_900
+        + b'</ERROR></eFetchResult>',
         'errors.xml': b'<eFetchResult>' + b'<ERROR>' * 100_000, 'huge.xml': good.replace(b'Tea', b'tea ' * 10_000_000),
         'newlines.xml': good.replace(b'Tea helped', b'Tea' + b'\n' * 80_000), 'dots.xml': good.replace(b'Tea helped', b'.' * 50_000),
         'attributes.xml': good.replace(b'<Article>', b'<Article %s>' % b' '.join(b'a%d="1"' % i for i in range(50_000))),
         'twice.xml': good.replace(b'</PubmedArticleSet>', b'') * 2, 'idless.xml': good.replace(b'<PMID>1</PMID>', b''),
-        'longid.xml': good.replace(b'<PMID>1<', b'<PMID>' + b'9' * 100_000 + b'<'), 'bidi.xml': good.replace(b'Tea', '\u202eTea\u2066'.encode()),
+        'longid.xml': good.replace(b'<PMID>1<', b'<PMID>' + b'9' * 100_000 + b'<'),
+        'bidi.xml': good.replace(b'Tea', '\u202eTea\u2066'.encode()),
         'gz.xml': gzip.compress(good), 'half.xml.gz': gzip.compress(good)[:-20], 'garbage.xml.gz': b'\x1f\x8b' + bytes(range(256)),
         'plain.xml.gz': good, 'bomb.xml.gz': gzip.compress(b'<PubmedArticleSet>' + bytes(300 << 20), 1),
-        'empty.jsonl': b'', 'list.jsonl': b'[1, 2]\n', 'number.jsonl': b'1\n', 'broken.jsonl': b'{"_id": \n', 'nan.jsonl': _line(year=float('nan')),
+        'empty.jsonl': b'', 'list.jsonl': b'[1, 2]\n', 'number.jsonl': b'1\n', 'broken.jsonl': b'{"_id": \n',
+        'nan.jsonl': _line(year=float('nan')),
         'noid.jsonl': b'{"title": "x"}\n', 'deep.jsonl': b'[' * 200_000 + b'\n', 'surrogate.jsonl': b'{"_id": "1", "text": "\\ud800"}\n',
         'digits.jsonl': b'{"_id": 1' + b'0' * 10_000 + b'}\n', 'twice.jsonl': _line() * 2, 'types.jsonl': _line(text=['x'], title={}),
         'spaces.jsonl': _line(_id='a b c'), 'wide.jsonl': b'{' + b','.join(b'"k%d": 1' % i for i in range(100_000)) + b'}\n',
@@ -185,7 +192,8 @@ def odd_files(folder: Path) -> dict[str, Path]:
 
 
 def files(quick: bool = False) -> Tally:
-    "A library is built from an odd file: it ends in time with a library or a sentence, and what stood at --out is unchanged where it fails."
+    """A library is built from an odd file: it ends in time with a library or a sentence, and what stood at --out is unchanged where it
+    fails."""
     tally = Tally('odd files')
     with tempfile.TemporaryDirectory() as place:
         (folder := Path(place) / 'odd').mkdir()

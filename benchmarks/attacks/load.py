@@ -13,7 +13,8 @@ from .process import MOST_MB, QUESTION, memory_mb, ran
 from .requests import E, Server, _get, _search, served
 from .tally import Tally
 
-QUESTIONS = ['Is tisagenlecleucel effective for B-cell lymphoma?', 'Does aspirin prevent colon cancer?', 'What are the side effects of tamoxifen?',
+QUESTIONS = ['Is tisagenlecleucel effective for B-cell lymphoma?', 'Does aspirin prevent colon cancer?',
+             'What are the side effects of tamoxifen?',
              'Does exercise ease fatigue during chemotherapy?', 'Which drugs treat HER2-positive breast cancer?', 'Is a PSA test useful?',
              'How long do people with pancreatic cancer live?', 'Can green tea prevent cancer?', 'What is immunotherapy?',
              'Is radiotherapy needed after breast surgery?']
@@ -48,7 +49,8 @@ def asks(quick: bool = False) -> Tally:
         said = f'another answer than before: {odd[0]}' if i < len(odd) else ''
         if i == n - 1 and most > MOST_MB: said = f'{most} MB of memory'
         tally.add('an ask', said, s, most)
-    tally.notes = {'memory_mb_after_a_tenth': seen[0], 'memory_mb_at_the_end': seen[1], 'p95_seconds': round(float(np.percentile(seconds, 95)), 3)}
+    tally.notes = {'memory_mb_after_a_tenth': seen[0], 'memory_mb_at_the_end': seen[1],
+                   'p95_seconds': round(float(np.percentile(seconds, 95)), 3)}
     return tally
 
 
@@ -73,7 +75,8 @@ def _told(out: str) -> tuple:
     return answer['response'], tuple(answer['used_PMIDs'])
 
 
-REQUESTS = [_search('lung cancer'), _search('survival[ti] AND (tamoxifen OR aspirin)'), _search('cell*'), _get(f'{E}efetch.fcgi?db=pubmed&id=1,2,3&retmode=xml'),
+REQUESTS = [_search('lung cancer'), _search('survival[ti] AND (tamoxifen OR aspirin)'), _search('cell*'),
+            _get(f'{E}efetch.fcgi?db=pubmed&id=1,2,3&retmode=xml'),
             _get(f'{E}esummary.fcgi?db=pubmed&id=4,5'), _get(f'{E}espell.fcgi?db=pubmed&term=tamoxifn'), _get(f'{E}einfo.fcgi?db=pubmed')]
 
 

@@ -1,7 +1,7 @@
 """Which regular expressions of the package take the square of a text's length? Each is held against texts made from its own parts.
 
-A repeated part of a pattern is what goes wrong: its own words again and again, after what stands before it, and before a character that does
-not belong there. Texts from outside, as in `doubling`, seldom hit a part that is seldom reached.
+A repeated part of a pattern is what goes wrong: its own words again and again, after what stands before it, and before a character that
+does not belong there. Texts from outside, as in `doubling`, seldom hit a part that is seldom reached.
 """
 import ast
 import collections
@@ -81,7 +81,8 @@ def hostile(pattern: re.Pattern) -> Iterator[tuple[str, str, str]]:
     "Texts in three parts: what stands first, what repeats, what stands last."
     tree, seen = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG), set()
     for before, unit in units(tree):
-        for parts in ((before, unit, '\x00'), (before, unit, 'a'), (before, unit, '.'), ('', before + unit, '\x00'), ('', before or unit, '!'),
+        for parts in ((before, unit, '\x00'), (before, unit, 'a'), (before, unit, '.'), ('', before + unit, '\x00'),
+                      ('', before or unit, '!'),
                       ('', before + ' ', ''), ('', unit + ' ', '!'), ('a', unit, 'a')):
             if parts[1] and parts not in seen: seen.add(parts); yield parts
 

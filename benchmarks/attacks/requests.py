@@ -48,16 +48,20 @@ ODD: dict[str, bytes] = {
     '30,000 parameters': _post('esearch', b'&'.join(b'p%d=1' % i for i in range(30_000))), 'no parameters': _get(f'{E}esearch.fcgi'),
     'another database': _get(f'{E}esearch.fcgi?db=protein&term=x'), 'another endpoint': _get(f'{E}erase.fcgi'),
     'a path upwards': _get(E + '../' * 30 + 'etc/passwd'), 'a path in per cent': _get(f'{E}%2e%2e/%2e%2e/etc/passwd'),
-    'broken per cents': _get(f'{E}esearch.fcgi?db=pubmed&term=%ZZ%f%'), 'bytes that are no text': _get(f'{E}esearch.fcgi?term=\udcff\udcfe'),
-    'NUL': _search('\x00' * 100), 'letters from right to left': _search('\u202ecancer\u2066'), 'one accent 5,000 times': _search('e' + '\u0301' * 5000),
+    'broken per cents': _get(f'{E}esearch.fcgi?db=pubmed&term=%ZZ%f%'),
+    'bytes that are no text': _get(f'{E}esearch.fcgi?term=\udcff\udcfe'),
+    'NUL': _search('\x00' * 100), 'letters from right to left': _search('\u202ecancer\u2066'),
+    'one accent 5,000 times': _search('e' + '\u0301' * 5000),
     'a line of a megabyte': b'GET /' + b'a' * 1_000_000 + b' HTTP/1.1\r\n\r\n',
     'ten thousand headers': b'GET / HTTP/1.1\r\n' + b'X: y\r\n' * 10_000 + b'\r\n', 'no host': b'GET / HTTP/1.1\r\n\r\n',
     'another host': f'GET {E}einfo.fcgi HTTP/1.1\r\nHost: evil.example\r\n\r\n'.encode(), 'HTTP/0.9': b'GET /\r\n\r\n',
     'HTTP/9.9': b'GET / HTTP/9.9\r\nHost: 127.0.0.1\r\n\r\n', 'PUT': b'PUT / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n',
     'TRACE': b'TRACE / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n', 'garbage': bytes(range(256)) * 20,
     'a length of letters': _post('esearch', b'x', 'many'), 'a negative length': _post('esearch', b'x', '-5'),
-    'a length of 10^12': _post('esearch', b'x', '1000000000000'), 'chunks': b'POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n',
-    'half a body': _post('esearch', b'db=pubmed', '100'), 'two lengths': b'POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd',
+    'a length of 10^12': _post('esearch', b'x', '1000000000000'),
+    'chunks': b'POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n',
+    'half a body': _post('esearch', b'db=pubmed', '100'),
+    'two lengths': b'POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd',
 }
 
 
@@ -156,7 +160,8 @@ def crowd(server: Server) -> Tally:
             held.append(s)
         start = time.monotonic()
         well = server.well()
-        tally.add('50 who say nothing', '' if well else 'the one who asks gets no answer', time.monotonic() - start, memory_mb(server.process.pid))
+        tally.add('50 who say nothing', '' if well else 'the one who asks gets no answer', time.monotonic() - start,
+                  memory_mb(server.process.pid))
     finally:
         for s in held: s.close()
     return tally

@@ -19,10 +19,13 @@ OUTSIDE = (b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/pa
            b'<eSearchResult><Count>1</Count><IdList><Id>&a;</Id></IdList></eSearchResult>')
 
 
-def completion(usage: str = '{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}', model: str = 'm', text: str = 'Yes.') -> bytes:
+def completion(usage: str = '{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}', model: str = 'm',
+               text: str = 'Yes.') -> bytes:
     "A reply of a model, whose usage is given as it is written."
-    return (b'{"id": "1", "object": "chat.completion", "created": 0, "model": %s, "choices": [{"index": 0, "finish_reason": "stop", "message": '
-            b'{"role": "assistant", "content": %s}}], "usage": %s}' % (json.dumps(model).encode(), json.dumps(text).encode(), usage.encode()))
+    return (b'{"id": "1", "object": "chat.completion", "created": 0, "model": %s, "choices": [{"index": 0, "finish_reason": "stop", '
+            b'"message": '
+            b'{"role": "assistant", "content": %s}}], "usage": %s}' % (json.dumps(model).encode(), json.dumps(text).encode(),
+                                                                       usage.encode()))
 
 
 def _whole(c: socket.socket, body: bytes, kind: bytes = b'application/json', status: bytes = b'200 OK', more: bytes = b''):
@@ -40,7 +43,8 @@ DEEDS: dict[str, Deed] = {   # what a server may do to whoever asks it
     'drips a byte at a time': lambda c, over: (c.sendall(HEAD % b'application/json' + b'\r\n'), _forever(c, b' ', .2, over)),
     'drips headers': lambda c, over: (c.sendall(b'HTTP/1.1 200 OK\r\n'), _forever(c, b'X: 1\r\n', .2, over)),
     'sends without end': lambda c, over: (c.sendall(HEAD % b'application/json' + b'\r\n'), _forever(c, b'{"a": "' + b'x' * 65536, 0, over)),
-    'sends headers without end': lambda c, over: (c.sendall(b'HTTP/1.1 200 OK\r\n'), _forever(c, b'X-A: ' + b'y' * 60000 + b'\r\n', 0, over)),
+    'sends headers without end': lambda c,
+    over: (c.sendall(b'HTTP/1.1 200 OK\r\n'), _forever(c, b'X-A: ' + b'y' * 60000 + b'\r\n', 0, over)),
     'says nothing': lambda c, over: over.wait(600),
     'hangs up': lambda c, over: None,
     'hangs up in the middle': lambda c, over: c.sendall(HEAD % b'application/json' + b'Content-Length: 1000\r\n\r\n{"choices": ['),
@@ -77,7 +81,8 @@ OF_NCBI: dict[str, Deed] = {
     'names a file of ours': lambda c, over: _whole(c, OUTSIDE, b'text/xml'),
     'nests without end': lambda c, over: _whole(c, b'<eSearchResult>' + b'<a>' * 200_000, b'text/xml'),
     'counts 10^400 hits': lambda c, over: _whole(c, b'<eSearchResult><Count>1%s</Count></eSearchResult>' % (b'0' * 400), b'text/xml'),
-    'gives ids of a megabyte': lambda c, over: _whole(c, b'<eSearchResult><Count>1</Count><RetMax>1</RetMax><RetStart>0</RetStart><IdList><Id>'
+    'gives ids of a megabyte': lambda c,
+    over: _whole(c, b'<eSearchResult><Count>1</Count><RetMax>1</RetMax><RetStart>0</RetStart><IdList><Id>'
                                                       + b'9' * 1_000_000 + b'</Id></IdList></eSearchResult>', b'text/xml'),
     'has an error of 20,000 dashes': lambda c, over: _whole(c, b'<eSearchResult><ERROR>' + b'-' * 19_900 + b'</ERROR></eSearchResult>',
                                                            b'text/xml'),
@@ -127,7 +132,8 @@ def models(quick: bool = False) -> Tally:
     "The command with a language model that lives on a hostile server: 3 seconds are allowed, 60 until it counts as lost."
     def ask(port: int):
         return ran('ask', QUESTION, '--llm', f'openai:m@http://127.0.0.1:{port}/v1', '--llm-timeout', '3', limit=60, CPQA_LLM_KEY=KEY)
-    def then(done): return f'{len(done.out):,} characters printed' if len(done.out) > 60_000 else 'a control character' if '\x1b' in done.out else ''
+    def then(done):
+        return f'{len(done.out):,} characters printed' if len(done.out) > 60_000 else 'a control character' if '\x1b' in done.out else ''
     return _tried(Tally('a hostile server of a language model'), DEEDS | OF_A_MODEL, ask, quick, then)
 
 
