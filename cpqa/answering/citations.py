@@ -10,8 +10,9 @@ __all__ = ['FILLERS', 'LEAST_QUOTE', 'WITHHELD', 'WALL', 'CLAIM_SHARE', 'FAULTS'
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from rapidfuzz.distance import Levenshtein
@@ -122,16 +123,29 @@ class Found(Record, frozen=True):
     end: int
     distance: int = 0
 
-_OUTER = re.compile(r'''^(?:[\s"']|\.\.\.|\[\.\.\.\])+|(?:[\s"',;:.]|\[\.\.\.\])+$''')
+_BEFORE, _AFTER = re.compile(r"""(?:[ "']|\.\.\.|\[\.\.\.\])*+"""), re.compile(r"""(?:[ "',;:.]|\]\.\.\.\[)*+""")
+_MOST_SLIPS = 2_000   # letters: longer quotes must stand there letter by letter, since slips take the square of the length to find
+
+def _core(asked: str) -> str:
+    "A folded quote without the marks around it; the end is read backwards, since a pattern would try it from every place before it."
+    text = asked[_BEFORE.match(asked).end():]
+    return text[:len(text) - _AFTER.match(text[::-1]).end()]
+
+def _stands(core: str, text: str) -> Iterator[int]:
+    "Where `core` stands as whole words."
+    at = text.find(core)
+    while at >= 0:
+        if _whole(text, at, at + len(core)): yield at
+        at = text.find(core, at + len(core))
 
 def find_quote(quote: str, document: Document, most: float = 0.1) -> Found | None:
     "Where `quote` stands in the text of `document`, at most `most` of its letters differing, and no number, sign or negation."
     if not 0 <= most <= 0.3: raise CpqaError(f'most={most} of the letters of a quote cannot differ: give a share from 0 to 0.3')
     (text, places), asked = _folded(document.text), _folded(quote)[0]
-    core = _OUTER.sub('', asked)
+    core = _core(asked)
     if sum(c.isalpha() for c in core) < LEAST_QUOTE: return None
-    exact = [(0, m.start(), m.end()) for m in re.finditer(re.escape(core), text) if _whole(text, *m.span())][:1]
-    edits = int(most * len(core))
+    exact = [(0, at, at + len(core)) for at in islice(_stands(core, text), 1)]
+    edits = int(most * len(core)) if len(core) <= _MOST_SLIPS else 0
     near = [] if exact or not edits else [span for place in _places(core, text, edits) for span in _fits(core, text, place, edits)]
     for distance, start, end in exact or sorted(near):
         if distance > edits: break
@@ -158,10 +172,10 @@ def checked(citations: Iterable[Citation], documents: Iterable[Document]) -> tup
 
 # %% ../../nbs/answering/citations.ipynb #34cfe7bf
 _MARKUP = re.compile(r'</?[a-z][a-z0-9-]*(?=[\s/>])|<!--|!\[|\]\(', re.I)
-_ADDRESS = re.compile(r'\b(?:https?|ftp|file|javascript|data|mailto):\S|\bwww\.\S|\b[\w-]+\.(?:com|net|org|io|example|invalid)\b', re.I)
+_ADDRESS = re.compile(r'\b(?:https?|ftp|file|javascript|data|mailto):\S|\bwww\.\S|\w-*\.(?:com|net|org|io|example|invalid)\b', re.I)
 _ORDERS = re.compile(r'''(?ix)
     \b(?:ignore|disregard|forget|override)\b[^.]{0,40}\b(?:instruction|prompt|rule|document|passage|message|context|question|guideline)s?\b
-    | \b(?:system|developer)\s+(?:prompt|override|instruction)s?\b | (?:^|\n)\s*(?:system|user)\s*: | \bassistant\s*:
+    | \b(?:system|developer)\s+(?:prompt|override|instruction)s?\b | (?:^|\n)[^\S\n]*+(?:system|user)\s*: | \bassistant\s*:
     | <!-- | <\|?\s*/?(?:system|user|assistant|im_start|im_end|inst)\b | \[/?INST\]
     | \byou\s+are\s+(?:now\s+|no\s+longer\s+)?(?:an?\s+|the\s+)?(?:ai|assistant|language\s+model|llm|chatbot|bot)\b
     | \b(?:as|dear)\s+(?:an\s+)?(?:ai|language\s+model)\b
@@ -170,7 +184,8 @@ _ORDERS = re.compile(r'''(?ix)
     | \b(?:you|your)\b[^.]{0,60}\b(?:answer|reply|repl(?:ies|ied)|say|report|write|cite|quote|state|conclude|pretend|copy|decode)\b
     | \b(?:answer|reply|say|report|write|cite|quote|state|conclude|pretend|copy|decode)\b[^.]{0,60}\b(?:you|your)\b
     ''')
-_CODE = re.compile(r'(?=[A-Za-z0-9+/_]*[0-9])(?=[A-Za-z0-9+/_]*[a-z])(?=[A-Za-z0-9+/_]*[A-Z])[A-Za-z0-9+/_]{24,}|(?:(?<!\S)\S\s){8,}')
+_CODE = re.compile(r'(?<![A-Za-z0-9+/_])(?=[A-Za-z+/_]*+[0-9])(?=[A-Z0-9+/_]*+[a-z])(?=[a-z0-9+/_]*+[A-Z])[A-Za-z0-9+/_]{24,}+'
+                   r'|(?:(?<!\S)\S\s){8,}')
 
 WITHHELD = 'A statement that is not shown'
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from .polarity import COMPARABLE, opposed, polarity
 from ..core.records import Record
 from ..core.word_lists import word_lists, on_one_line
-from ..core.text_analysis import ENGLISH
+from ..core.text_analysis import ENGLISH, bounded
 
 # %% ../../nbs/answering/direction.ipynb #3f0947f8
 DIRECTION_RULES = {
@@ -38,11 +38,11 @@ Direction = Literal['for', 'against', 'unclear']
 _LISTS = word_lists('direction')
 _BY_NAME = {row['name']: on_one_line(row['words']) for row in _LISTS['list']}
 _ASKED = frozenset(ENGLISH.analyze(_BY_NAME['asked']))
-_CLOSING = re.compile(r'[\s,(]*\b(?:yes or no|true or false)\b[\s)?.!]*$', re.I)
+_CLOSING = re.compile(r'(?<![\s,(])[\s,(]*+\b(?:yes or no|true or false)\b[\s)?.!]*$', re.I)
 
 def statement(question: str) -> str:
     "What a yes would say, as far as it matters here: the question without 'yes or no' and its question mark."
-    return _CLOSING.sub('', question.strip()).rstrip('?. ') + '.'
+    return _CLOSING.sub('', bounded(question.strip())).rstrip('?. ') + '.'
 
 @lru_cache(4096)
 def _words(text: str) -> frozenset[str]: return frozenset(ENGLISH.analyze(text)) - _ASKED
@@ -104,6 +104,7 @@ class Pointing(NamedTuple):
 @lru_cache(4096)
 def pointing(question: str, sentence: str, title: str = '') -> Pointing:
     "Where a sentence of an article with this title points, and by which rule."
+    question, sentence, title = bounded(question), bounded(sentence), bounded(title)
     said, both = statement(question), f'{title} {sentence}'
     share = covered(question, both)
     denied = bool(_DENIED.search(said))

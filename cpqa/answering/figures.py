@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..core.text_analysis import bounded
+
 # %% ../../nbs/answering/figures.ipynb #291c79f5
 UNITS = {'%': '% percent pct', 'mg': 'mg milligram milligrams', 'g': 'g gram grams', 'kg': 'kg kilogram kilograms',
          'µg': 'µg μg mcg microgram micrograms', 'l': 'l litre litres liter liters',
@@ -41,7 +43,7 @@ _P = re.compile(r'\bp(?:[\s-]?values?)?\s*(?:was|of|is)?\s*[=<>≤≥]{0,2}\s*$'
 @lru_cache(2048)
 def figures(text: str) -> tuple[Figure, ...]:
     "The numbers of a text in their order, those up to twelve also in words."
-    found = []
+    text, found = bounded(text), []
     for m in _NUMBER.finditer(text):
         written = (m['digits'] or '').replace(',', '').replace('·', '.')
         u = _UNIT.match(text, m.end())
@@ -58,8 +60,8 @@ def _rounds(a: Figure, b: Figure) -> bool:
 
 def _converts(a: Figure, b: Figure) -> bool:
     near = lambda x, y: abs(x - y) <= .02 * abs(y)
-    return any((a.unit, b.unit) == (big, small) and near(a.value * n, b.value) or (a.unit, b.unit) == (small, big) and near(b.value * n,
-        a.value) for (big, small), n in FACTORS.items())
+    down, up = FACTORS.get((a.unit, b.unit)), FACTORS.get((b.unit, a.unit))
+    return bool(down and near(a.value * down, b.value) or up and near(b.value * up, a.value))
 
 class Misfit(NamedTuple):
     """A figure of a claim that its quote does not hold: 'number', or 'unit' where the number stands there with another unit; `result`:
@@ -75,15 +77,15 @@ _ALONE = re.compile(r'\(\s*(?:p\s*[<>=≤≥]+\s*)?[-−–+]?\s*$', re.I)
 _DOSE = re.compile(r'[\d.,]+[\s-]?(?:(?:mg|µg|μg|mcg|g|ml|iu|l|units?)\b|\w+/)', re.I)
 
 def _is_result(text: str, f: Figure) -> bool:
-    before, after = text[max(0, f.start - 40):f.start], text[f.end:]
+    before, after = text[max(0, f.start - 40):f.start], text[f.end:f.end + 60]
     return f.p or bool(_ALONE.search(before) and re.match(r'[\s%/\w]{0,12}\)\s*[.;]?\s*$',
                                                           after)) or bool(_RESULT.search(before)) and not _DOSE.match(text,
                                                               f.start) or f.unit == '%' and before.endswith(' in ')
 
 def misfits(claim: str, quote: str) -> list[Misfit]:
     "The figures of `claim` that `quote` does not hold, or holds with another unit."
-    held, found = figures(quote), []
-    for f in figures(claim):
+    held, found = list({f[:4]: f for f in figures(quote)}.values()), []   # the same number again says no more
+    for f in figures(claim):   # each of which is held against all
         like = [h for h in held if _rounds(f, h)]
         if any(_converts(f, h) for h in held) or any(h.unit == f.unit or not f.unit for h in like): continue
         if not like and not claim[f.start].isdigit() and claim[f.start] not in '.·': continue   # "two" may be a pronoun

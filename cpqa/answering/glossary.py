@@ -63,10 +63,11 @@ class Vocabulary:
         found, i = words(text), 0
         seen: dict[str, tuple[Term, str]] = {}
         keys = [w if w in self._capitals else _key(w) for w, _, _ in found]
+        stands = cache(lambda word: bool(_word(word).search(text)))   # looked for once, however often the term is met
         while i < len(keys):
             n, hit = next(((n, h) for n in range(min(self._longest, len(keys) - i), 0, -1) if (h := self._ends.get(tuple(keys[i:i + n])))),
                           (1, None))
-            if hit and (not hit[0].beside or any(_word(b).search(text) for b in hit[0].beside)): seen.setdefault(hit[0].name, hit)
+            if hit and (not hit[0].beside or any(map(stands, hit[0].beside))): seen.setdefault(hit[0].name, hit)
             i += n
         return list(seen.values())
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..core.records import Document, Record
 from ..core.word_lists import word_lists, on_one_line
-from ..core.text_analysis import ENGLISH
+from ..core.text_analysis import ENGLISH, bounded
 from ..passages.sentences import sentences
 
 # %% ../../nbs/answering/polarity.ipynb #c20e516d
@@ -208,6 +208,7 @@ class _Text(NamedTuple):
 
 @lru_cache(1024)
 def _read(text: str) -> _Text:
+    text = bounded(text)
     m = _OPEN.match(text)
     whole = _Part([], [], [])
     words: frozenset[str] = frozenset()

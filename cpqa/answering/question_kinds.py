@@ -10,6 +10,7 @@ import re
 
 from .replies import Options
 from ..core.records import AnswerKind
+from ..core.text_analysis import bounded
 
 # %% ../../nbs/answering/question_kinds.ipynb #3fe323cd
 _AUX = r"(?:is|are|was|were|am|do|does|did|can|could|may|might|must|should|shall|will|would|has|have|had)(?:n['’]t)?"
@@ -22,7 +23,7 @@ _CLAUSE = re.compile(rf'(?:(?:[\w-]+ )?{_WH}|{_AUX})\b', re.I)
 
 def asking_part(question: str) -> str:
     "The question in lower case from the word that asks, without politeness and without the circumstances before a comma."
-    text = ' '.join(question.lower().split())
+    text = ' '.join(bounded(question).lower().split())
     while (m := _POLITE.match(text)) and m.end(): text = text[m.end():].lstrip()
     if _CLAUSE.match(text) or _ORDERS.match(text): return text
     after = re.split(r'(?<=[.!;:])\s+|,\s*', text)[1:]

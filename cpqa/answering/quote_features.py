@@ -16,6 +16,7 @@ from .trial_comparisons import OTHER_AXES, THAN, WORD_PATTERN, EVEN, SAYS, Compa
 from .trial_comparisons import sentence_spans, ps_say, words_say
 from .figures import Figure, figures
 from .polarity import Claim, opposed, polarity
+from ..core.text_analysis import bounded
 
 # %% ../../nbs/answering/quote_features.ipynb #938ecda8
 class Told(NamedTuple):
@@ -239,11 +240,9 @@ def _first(found: Arms) -> int:
     a, b = found.at(found.a), found.at(found.b)
     return (1 if min(a) < min(b) else -1) if a and b and re.search(r'\b(?:between|versus|vs)\b', found.quote) else 0
 
-_LONGEST = 5000   # letters: no sentence is longer, a broken or a hostile file may be
-
 def told(claim: str, quote: str) -> Told:
     "What `quote` tells of `claim`; of either no more than the first 5,000 letters are read."
-    claim, quote = (' '.join(x.split())[:_LONGEST] for x in (claim, quote))   # the patterns know one space alone
+    claim, quote = (bounded(' '.join(x.split())) for x in (claim, quote))   # the patterns know one space alone
     c = comparison(claim)
     found, parts = arms(c, quote), tuple(set(stem_places(x)) for x in c[:3])
     share = lambda words, instead: len(words & found.places.keys()) / len(words) if words else instead

@@ -17,7 +17,7 @@ import numpy as np
 from .figures import figures
 from .polarity import Claim, polarity
 from ..core.records import Document
-from ..core.text_analysis import ENGLISH
+from ..core.text_analysis import ENGLISH, bounded
 from ..passages.sentences import sentences
 
 # %% ../../nbs/answering/trial_comparisons.ipynb #9d7507e7
@@ -96,6 +96,7 @@ def _first_arm(claim: str, start: int) -> int:
 
 def comparison(claim: str) -> Comparison:
     "What a claim compares, as far as it can be read."
+    claim = bounded(claim)
     than, core, against = THAN.search(claim), claim, ''
     if than and not claim[:than.start()].strip():
         cut = _first_arm(claim, than.end())
@@ -212,6 +213,7 @@ def _inflected(names: set[str], places: dict[str, list[int]]):
 
 def arms(c: Comparison, quote: str) -> Arms:
     "The names that a quote has for the arms of a comparison."
+    quote = bounded(quote)
     outcome, arm, against = (stem_places(x).keys() | _doses(x).keys() for x in c[:3])
     a, b = (x - outcome or x for x in (arm - against, against - arm))
     treated, places = _treated(c, a, b), {s: [at] for s, at in initials_of(c[:3], quote).items()} | stem_places(quote) | _doses(quote)
@@ -313,7 +315,7 @@ def _near(words: set[str], outcome: set[str]) -> float: return len(outcome & wor
 def ps_say(quote: str, outcome: set[str], short: dict[str, int]) -> float:
     """1 if the p values say that there is no difference, -1 if there is one, 0 if there are none; each is about the words since the one
     before it."""
-    total = weights = 0.0
+    quote, total, weights = bounded(quote), 0.0, 0.0
     held = lambda start, end: set(stem_places(quote[start:end])) | {s for s, at in short.items() if start <= at < end}
     for start, end in sentence_spans(quote):
         last, whole = start, _near(held(start, end), outcome)
@@ -350,6 +352,7 @@ def _names(cue: Claim, cues: list[Claim], quote: str, end: int, outcome: set[str
 def words_say(quote: str, outcome: set[str], arms: set[str], short: dict[str, int]) -> float:
     """1 if the quote's cues say that there is no difference, -1 if there is one, 0 if there are none: a mean by the share of the
     outcome's words in clause and sentence."""
+    quote = bounded(quote)
     cues = [q for q in polarity(quote) if q.axis not in OTHER_AXES and q.axis != 'response']
     initials = {s: set(ENGLISH.analyze(m[0])) for s, at in short.items() if (m := WORD_PATTERN.match(quote, at))}
     near = lambda words: _near(words | {s for s, of in initials.items() if of & words}, outcome)

@@ -109,10 +109,10 @@ def _known() -> str: return ', '.join(f'[{f.key}]' for f in QUERY_FIELDS.values(
 
 def tagged(text: str, tag: str, quoted: bool = False) -> QueryTerm:
     "The term `text` with the `tag` behind it. Raises `QueryError` for an unknown tag."
-    name, near, explode = tag.strip().lower(), None, True
+    name, near, explode = ' '.join(tag.lower().split()), None, True
     if m := _NEAR.fullmatch(name): name, near = m[1], int(m[2])
     if name.endswith(':noexp'): name, explode = name.removesuffix(':noexp').strip(), False
-    key = TAGS.get(re.sub(r'\s+', ' ', name))
+    key = TAGS.get(name)
     if key is None: raise QueryError(f'[{tag.strip()[:40]}] is not a tag of PubMed: expected one of {_known()}')
     if near is not None and (key not in ('ti', 'tiab') or not quoted):
         raise QueryError(f'[{tag}] asks for words near each other, which goes with "quoted words"[ti:~2] or [tiab:~2] alone')
