@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cpqa.answering.citations import cite, fault
 from cpqa.answering.prompts import PROMPTS, shown
 from cpqa.answering.quoting_reader import candidates
-from cpqa.core.records import LONGEST_ABSTRACT, LONGEST_TITLE, Correction, Document, Evidence, Passage, Section, bounded, marked, marks
+from cpqa.core.records import LONGEST_ABSTRACT, LONGEST_TITLE, Correction, Document, Evidence, Passage, Section, shortened, marked, marks
 from cpqa.display import source_line
 from cpqa.libraries import document_of
 from cpqa.literature.entrez import read_documents
@@ -136,7 +136,7 @@ def test_a_build_keeps_the_beginning_of_a_long_text_and_says_so(tmp_path):
     assert len(held.text) <= LONGEST_ABSTRACT and held.text.startswith('Tea helped') and held.sections[0].end <= len(held.text)
     assert held.text.splitlines()[-1] == '(4,700,102 further characters are left out)'
     assert [library.get(id).text for id in '678'] == ['Tea' + '-' * 100 + 'helped.', 'Tea' + '\n' * 100 + 'helped.', paper('8').text]
-    assert len(library.get('9').title) == LONGEST_TITLE and all(bounded(d) is d for d in library)
+    assert len(library.get('9').title) == LONGEST_TITLE and all(shortened(d) is d for d in library)
 
 
 def test_the_command_line_names_what_was_cut(tmp_path):

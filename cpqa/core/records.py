@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LONGEST_TITLE', 'LONGEST_ABSTRACT', 'LONGEST_TEXT', 'LONGEST_ROW', 'NOT_ADVICE', 'AnswerKind', 'Record', 'Section',
-           'MeshTerm', 'MeshHeading', 'Correction', 'Document', 'became', 'marks', 'marked', 'bounded', 'Fetched',
+           'MeshTerm', 'MeshHeading', 'Correction', 'Document', 'became', 'marks', 'marked', 'shortened', 'Fetched',
            'Passage', 'Hit', 'Evidence', 'in_order', 'Citation', 'CheckedClaim', 'Answer', 'failed_parts']
 
 # %% ../../nbs/core/records.ipynb #cbb0d034
@@ -203,7 +203,7 @@ def _beginning(d: Document, longest: int) -> Document:
     text = f'{d.text[:end]}\n({len(d.text) - end:,} further characters are left out)'
     return replace(d, text=text, sections=tuple(Section(s.label, s.start, min(s.end, end)) for s in d.sections if s.start < end))
 
-def bounded(document: Document) -> Document:
+def shortened(document: Document) -> Document:
     "The document itself, or as much of it as anything here can work with; its last line then says how much is left out."
     d = document if len(document.title) <= LONGEST_TITLE else replace(document, title=document.title[:LONGEST_TITLE - 1] + '…')
     return _beginning(_without_rows(d), LONGEST_ABSTRACT if d.source in ('pubmed', 'pmc abstract') else LONGEST_TEXT)

@@ -27,7 +27,7 @@ from urllib.parse import quote, urlsplit
 from lxml import etree
 
 from ..core.errors import CpqaError
-from ..core.records import Document, Fetched, Record, bounded
+from ..core.records import Document, Fetched, Record, shortened
 from ..core.redaction import hidden, short, without_keys
 from ..core.retries import Patience
 from ..core.storage import cache_dir
@@ -449,7 +449,7 @@ def read_documents(articles: list[tuple[str, bytes]], db: str) -> list[tuple[str
         for article in articles:
             try: found += (parse_articles([article], db) or [Skipped(article[0], 'its XML holds no article')])[:1]
             except ReadError as e: found.append(Skipped(article[0], str(e).partition(': ')[2]))
-    return [(d.id, xml, bounded(d)) if isinstance(d, Document) else (id, xml, d) for (id, xml), d in zip(articles, found)]
+    return [(d.id, xml, shortened(d)) if isinstance(d, Document) else (id, xml, d) for (id, xml), d in zip(articles, found)]
 
 # %% ../../nbs/literature/entrez.ipynb #4aa075de
 class _Harvest:

@@ -28,7 +28,7 @@ import tantivy
 from .. import __version__
 from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
-from ..core.records import Correction, Document, MeshHeading, Record, bounded, marked, marks
+from ..core.records import Correction, Document, MeshHeading, Record, marked, marks, shortened
 from ..core.storage import StorageError, beside, building, elsewhere, locked, put_in_place, remove, sha256
 from ..core.text_analysis import ANALYZER, ENGLISH, EXACT, folded
 from .article_files import read_file
@@ -355,7 +355,7 @@ class _Intake:
 
     def add(self, d: Document):
         self.live[d.id] = d.revised
-        short = bounded(d)
+        short = shortened(d)
         if short is not d: self.shorten(d, short)
         self.writer.add_document(_entry_of(short))
 
