@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from cpqa.core.records import Passage
 from cpqa.testing.toy_corpus import TOY
-from cpqa.passages.cross_encoders import CARD, FILES, CrossEncoderReranker, EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
+from cpqa.passages.cross_encoders import CrossEncoderReranker, EmbeddedCrossEncoder, FastCrossEncoder, prepare_cross_encoder
 from cpqa.passages.rerankers import RerankError
 from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval import openvino_models
-from cpqa.retrieval.openvino_models import ModelError
+from cpqa.retrieval.openvino_models import CARD, FILES, ModelError
 
 pytest.importorskip('openvino')
 PASSAGES = [p for d in TOY for p in SentenceSplitter(words=8, overlap=0).split(d)]

@@ -108,6 +108,18 @@ def test_what_is_exported_is_used():
     assert not lonely, '\n'.join(lonely)
 
 
+def test_constants_of_one_room_are_private():
+    "A constant that no other file reads has an underscore, so that what a room exports is what others may want."
+    notebooks = {dotted(ROOT/'cpqa'/p.relative_to(ROOT/'nbs').with_suffix('.py')): p
+                 for p in (ROOT/'nbs').rglob('*.ipynb') if not any(x[0] in '._' for x in p.parts)}
+    files = [*notebooks.values(), *(p for d in ('tests', 'benchmarks', '.ci') for p in (ROOT/d).rglob('*.py')), ROOT/'settings.ini']
+    known = {path: words_of(path) for path in files}
+    lonely = [f'{name}.{word}' for name, module in ((dotted(p), tree(p)) for p in MODULES) for word in exported(module)
+              if word.isupper() and f'_{word}' not in known[notebooks[name]]
+              and not any(word in words for path, words in known.items() if path != notebooks[name])]
+    assert not lonely, '\n'.join(lonely)
+
+
 # ---- lines
 
 def long_lines(path: Path) -> list[str]:

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from .errors import CpqaError, MissingExtra, require
+from .errors import CpqaError, require
 from .records import Record
 from .redaction import short
 

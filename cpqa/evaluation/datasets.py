@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-import msgspec
 from filelock import FileLock
 
 from ..core.errors import CpqaError, require

@@ -22,21 +22,11 @@ from .collections import (Collection, LeakFree, Question, Questions, allowed_gra
 from .datasets import DATASETS, align, load
 from .metrics import MEASURES, answer_measures, retrieval_values, summary
 from .parsing import POLICIES, AnswerReading, apply_policy, read_answer
-from .passages import evaluate_passages, grid_lines
+from .passages import grid_lines
 from .runs import KIND, Outcome, Run, System, run
 from .statistics import mcnemar
-from cpqa.evaluation.tables import (
-    check_parts,
-    content,
-    errors,
-    fault_counts,
-    file_name,
-    kept_run,
-    made_of,
-    system_name,
-    times,
-    interval_values,
-)
+from .tables import (check_parts, content, errors, fault_counts, file_name, interval_values, kept_run, made_of,
+                                    system_name, times)
 from ..libraries import build_index, kept_library
 from ..literature.library import Library
 from ..passages.rerankers import Reranker, reranker as named_reranker

@@ -20,8 +20,8 @@ from ..core.records import Passage
 from .pretrained_models import Precision, Pretrained, load_pretrained, tokens_per_batch
 from .rerankers import RerankError, sound_scores
 from ..retrieval.encoders import batches
-from ..retrieval.openvino_models import (CARD, FILES, About, FastPrecision, ModelCard, ModelError, PreparedNetwork, chosen_precision,
-                                     fast_gelu, has_bf16, prepare, reason, shipped)
+from ..retrieval.openvino_models import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, chosen_precision, fast_gelu,
+                                            prepare, reason, shipped)
 
 # %% ../../nbs/passages/cross_encoders.ipynb #b7e2bfd0
 _CONTROLS = re.compile('[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]')   # tab and line ends are white space already

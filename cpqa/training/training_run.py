@@ -27,10 +27,9 @@ from ..core.errors import require
 from ..core.records import Record
 from ..core.storage import beside, sha256
 from ..literature.library import Progress, quiet
-from ..passages.cross_encoders import has_bf16
 from ..passages.pretrained_models import identity
 from ..retrieval.encoders import batches, hushed
-from ..retrieval.openvino_models import reason
+from ..retrieval.openvino_models import has_bf16, reason
 from .examples import Group
 from .hard_negatives import Plan, TrainingRow, TrainingError
 
