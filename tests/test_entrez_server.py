@@ -655,7 +655,8 @@ def ended_by(name):
     def say(line):
         said.append(line)
         if len(said) > 1: return
-        assert b'<Id>508</Id>' in urlopen(f'{line.split()[0]}esearch.fcgi?db=pmc&term=polyps').read() and [*Path(tempfile.tempdir).iterdir()]
+        assert b'<Id>508</Id>' in urlopen(f'{line.split()[0]}esearch.fcgi?db=pmc&term=polyps').read()
+        assert [*Path(tempfile.tempdir).iterdir()]
         signal.raise_signal(number)
     serve(library, pmc=pmc, say=say)
     assert signal.getsignal(number) == before and not [*Path(tempfile.tempdir).iterdir()]

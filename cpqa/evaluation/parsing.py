@@ -7,7 +7,7 @@ __all__ = ['FAILURES', 'DECLINING_KINDS', 'NONE', 'PLAIN', 'AnswerRule', 'ANSWER
            'AnswerReading', 'a_letter', 'a_text', 'several_letters', 'several_texts', 'all_of_them', 'letter_and_text',
            'a_word', 'a_text_and_more', 'none_of_them', 'a_plain_refusal', 'a_refusal', 'read_stated', 'in_json',
            'in_field', 'in_label', 'in_statement', 'in_lines', 'at_the_end', 'is_api_error', 'read_prose',
-           'in_mended_json', 'read_answer', 'apply_policy']
+           'without_thoughts', 'in_mended_json', 'read_answer', 'apply_policy']
 
 # %% ../../nbs/evaluation/parsing.ipynb #ed52c0a4
 import json
@@ -409,6 +409,17 @@ def _of_field(words: str, place: str, text: str, options: dict[str, str]) -> Ans
     short = len(words.split()) <= 12
     return AnswerReading(None, 'unknown option' if short else 'unreadable', f"{'a text of no option' if short else 'no rule'}, in {place}")
 
+# %% ../../nbs/evaluation/parsing.ipynb #5e0b71ab
+_THINKS, _THOUGHT, _SAID = re.compile(r'<think(?:ing)?>'), re.compile(r'</think(?:ing)?>'), re.compile(r'\S')
+
+def without_thoughts(text: str) -> str:
+    "A reply without what it thinks aloud, as far as something follows."
+    kept, at = [], 0
+    while (begin := _THINKS.search(text, at)) and (end := _THOUGHT.search(text, begin.end())) and _SAID.search(text, end.end()):
+        kept.append(text[at:begin.start()])
+        at = end.end()
+    return ''.join([*kept, text[at:]])
+
 # %% ../../nbs/evaluation/parsing.ipynb #1d2af229
 def in_mended_json(text: str) -> Iterator[str]:
     "The field for the answer after `json-repair` (of the extra `eval`) has mended the braces; asked last."
@@ -423,7 +434,7 @@ _FIELD_READERS: list[tuple[str, Callable[[str], Iterator[str]]]] = [('JSON', in_
 def read_answer(text: str | None, options: dict[str, str]) -> AnswerReading:
     "What `text` answers to a question with these `options`; never raises, but for `MissingExtra` where only `json-repair` could help."
     if text is None or re.fullmatch(r'\s*(?:null|nan)?\s*', text, re.I): return AnswerReading(None, 'empty', 'no text')
-    text = re.sub(r'<think(?:ing)?>.*?</think(?:ing)?>(?=\s*\S)', '', text, flags=re.S)
+    text = without_thoughts(text)
     for place, look in _FIELD_READERS:
         for words in look(text): return _of_field(words, place, text, options)
     if is_api_error(text): return AnswerReading(None, 'api error', 'the words of a service')

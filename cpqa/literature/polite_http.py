@@ -17,7 +17,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from functools import cached_property
 from hashlib import sha256
 from math import inf
 from pathlib import Path
@@ -191,10 +190,13 @@ class Exchange:
                  passes: Callable[[str], bool] = lambda text: False):
         self.url, self.timeout, self.largest, self.passes = url, timeout, largest, passes
         self.hide, self.agent = tuple(hide), agent
+        self._pool: tuple[int, urllib3.PoolManager] | None = None
 
-    @cached_property
-    # when it is needed: a proxy of no use must not stop those who work offline
-    def pool(self) -> urllib3.PoolManager: return _pool(self.url)
+    @property
+    def pool(self) -> urllib3.PoolManager:
+        "Made when it is needed, since a proxy of no use must not stop those who work offline; a process that was forked has its own."
+        if self._pool is None or self._pool[0] != os.getpid(): self._pool = os.getpid(), _pool(self.url)
+        return self._pool[1]
 
     def once(self, path: str, fields: list[tuple[str, str]], post: bool, seconds: float) -> bytes:
         "The body that one request brings. Raises `Trouble`."
