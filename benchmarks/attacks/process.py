@@ -11,6 +11,7 @@ from dataclasses import dataclass
 CPQA = (sys.executable, '-c', 'import sys; from cpqa.cli import main; sys.exit(main())')
 TRACES = ('Traceback (most recent call last)', 'Exception ignored', 'panicked', 'should not have happened', 'Segmentation fault')
 MOST_MB = 1500        # of any process that is attacked
+ANSWERED_OTHERWISE = 3    # the model or PubMed failed, and the answer says so
 QUESTION = 'Is tisagenlecleucel effective for B-cell lymphoma?'
 
 
@@ -30,7 +31,8 @@ class Done:
         if trace := next((t for t in TRACES if t in self.err), ''): return f'{trace}: {self.err.strip().splitlines()[-1][:150]}'
         if secret and secret in self.out + self.err: return 'the key stands in what it printed'
         if self.mb > most_mb: return f'{self.mb} MB of memory'
-        if self.code and not self.err.strip(): return f'it ended with {self.code} and said nothing'
+        said = self.out if self.code == ANSWERED_OTHERWISE else self.err
+        if self.code and not said.strip(): return f'it ended with {self.code} and said nothing'
         return ''
 
 
