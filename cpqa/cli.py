@@ -211,7 +211,7 @@ def _forget():
         names = f' ({", ".join(p.name for p in k.files)})' if k.what == 'recordings' else ''   # the others' say nothing
         print(plain(f'deleted {k}{names}'))
     if not gone: print('Nothing was kept.')
-    print('Not reached: what --record wrote elsewhere, and the history of your shell, into which  cpqa ask -  puts no question.')
+    print('Not reached: what --record wrote elsewhere, and the history of your shell (a question typed after  cpqa ask -  is not in it).')
 
 # %% ../nbs/cli.ipynb #cfda3e8f
 @app.add('help', 'say what a command does', cloup.argument('words', nargs=-1, metavar='COMMAND'))
