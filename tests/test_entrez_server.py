@@ -648,6 +648,7 @@ from urllib.request import urlopen
 from cpqa.local_ncbi.entrez_server import serve
 
 library, pmc, tempfile.tempdir = sys.argv[1:]
+signal.signal(signal.SIGHUP, signal.SIG_DFL)      # whoever runs the tests by nohup ignores it
 
 def ended_by(name):
     number, said = getattr(signal, name), []
