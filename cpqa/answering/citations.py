@@ -128,8 +128,9 @@ _MOST_SLIPS = 2_000   # letters: longer quotes must stand there letter by letter
 
 def _core(asked: str) -> str:
     "A folded quote without the marks around it; the end is read backwards, since a pattern would try it from every place before it."
-    text = asked[_BEFORE.match(asked).end():]
-    return text[:len(text) - _AFTER.match(text[::-1]).end()]
+    length = lambda pattern, text: found.end() if (found := pattern.match(text)) else 0
+    text = asked[length(_BEFORE, asked):]
+    return text[:len(text) - length(_AFTER, text[::-1])]
 
 def _stands(core: str, text: str) -> Iterator[int]:
     "Where `core` stands as whole words."

@@ -204,13 +204,15 @@ def _way(lib: Any, url: str) -> Any:
 def _http(client: Any, url: str, timeout: float) -> Any:
     "What a maker's library sends its requests with, of its own class `client`."
     lib = importlib.import_module(client.__mro__[1].__module__.partition('.')[0])
+    stream: Any = lib.SyncByteStream
+    transport: Any = lib.BaseTransport
     way = _way(lib, url)
 
-    class Parts(lib.SyncByteStream):
+    class Parts(stream):
         def __init__(self, response: Any, watch: _Watch): self.counted, self.close = _counted(watch, response), response.close
         def __iter__(self) -> Iterator[bytes]: return self.counted
 
-    class Watched(lib.BaseTransport):
+    class Watched(transport):
         def close(self): way.close()
         def handle_request(self, request: Any) -> Any:
             if (watch := _WATCH.get()) is None: return way.handle_request(request)
