@@ -215,9 +215,10 @@ def test_a_budget_holds_for_the_default(libraries, encoder):
 
 
 def test_without_the_shipped_reranker_the_error_says_what_to_do(libraries, encoder, monkeypatch, tmp_path):
-    monkeypatch.setattr(openvino_models, 'MODELS', tmp_path)
-    with pytest.raises(CpqaError, match='no cross-encoder came with this copy of cpqa: .*another reranker, such as bm25'):
-        CancerQA(libraries('sentences'), Finding(encoder)).ask(QUESTION)
+    with monkeypatch.context() as patch:
+        patch.setattr(openvino_models, 'MODELS', tmp_path)
+        with pytest.raises(CpqaError, match='no cross-encoder came with this copy of cpqa: .*another reranker, such as bm25'):
+            CancerQA(libraries('sentences'), Finding(encoder)).ask(QUESTION)
     assert CancerQA(libraries('sentences'), Finding(encoder, reranker='bm25')).ask(QUESTION).citations
 
 
@@ -279,7 +280,7 @@ def test_live_documents_are_embedded_once(name, live, tmp_path):
     answer = first.ask(QUESTION)
     sound(answer)
     assert FLUSHES in [c.quote for c in answer.citations] and answer.trace['passages']['segmenter']['segmenter'] == name.partition(':')[0]
-    assert first.finding.encoder.texts > 5
+    assert first.finding.encoder.texts > 3
     again = second.ask(QUESTION)   # another day
     assert (again.citations, again.evidence) == (answer.citations, answer.evidence) and second.finding.encoder.texts == 0
     kept = b''.join(p.read_bytes() for p in tmp_path.rglob('*') if p.is_file())

@@ -14,7 +14,7 @@ from cpqa.core.records import Document, Hit, Passage
 from cpqa.testing.toy_corpus import TOY
 from cpqa.passages.rerankers import BM25Reranker, NoReranker
 from cpqa.passages.segmenters import Segmenter, SentenceSplitter
-from cpqa.passages.two_stage import WAIT, Reranked, TwoStage, best_first, comparable, first_weight, rerank_documents, with_first
+from cpqa.passages.two_stage import WAIT, Reranked, TwoStage, best_first, comparable, first_weight, picked, rerank_documents, with_first
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.term_search import reciprocal_rank_fusion
 from cpqa.retrieval.vectors import PassageVectors
@@ -257,6 +257,78 @@ def test_a_budget_without_documents():
     reranker = Scripted(fails={1: RuntimeError('asked for nothing')})
     got = TwoStage(vectors, reranker, budget_ms=10).choose(QUESTION, VECTOR, [], 3)
     assert (got.evidence, got.candidates, got.reranked, got.stopped, got.notes, reranker.waves) == ((), 0, 0, 'all', (), [])
+
+
+# ---- passages, not documents
+
+def judged(passages, values):
+    "The fused value of each passage, written another way: by two judges' places, and that of its document."
+    place = lambda scores, i: 1 + sum(s > scores[i] or s == scores[i] and j < i for j, s in enumerate(scores))
+    ids = list(dict.fromkeys(p.doc_id for p in passages))
+    return [sum(1 / (5 + place(v, i)) for v in values) + 1 / (6 + ids.index(p.doc_id)) for i, p in enumerate(passages)]
+
+
+@given(SIZES, st.integers(0, 45), st.data())
+def test_each_document_keeps_its_best_passage_and_the_best_of_the_others_follow(sizes, most, data):
+    documents, vectors = library(sizes)
+    passages, _ = TwoStage(vectors).candidates(documents)
+    values = [np.array([data.draw(st.integers(-3, 3)) for _ in passages], dtype=float) for _ in range(2)]
+    value, best = judged(passages, values), {}
+    for i, p in enumerate(passages):
+        if p.doc_id not in best or value[i] > value[best[p.doc_id]] + 1e-12: best[p.doc_id] = i
+    got = picked(passages, values, most)
+    assert got == sorted(set(got)) and len(got) == min(most, len(passages))
+    assert set(got) & set(best.values()) == set(list(best.values())[:most])   # of the documents in their order
+    others, left = [value[i] for i in got if i not in best.values()], [value[i] for i in range(len(passages))
+                                                                        if i not in got and i not in best.values()]
+    assert not others or not left or min(others) >= max(left) - 1e-12
+
+
+def test_a_document_of_five_hundred_passages_does_not_crowd_out_the_others():
+    documents, vectors = library([500, 2, 1])
+    passages, _ = TwoStage(vectors).candidates(documents)
+    near = np.array([.9] * 500 + [.1] * 3)
+    assert picked(passages, [near, near], 150) == [*range(148), 500, 502]
+    assert picked(passages, [near, near], 2) == [0, 500]         # too few for all: those found first
+    assert picked(passages, [np.zeros(503)], 5) == [0, 1, 2, 500, 502]
+    assert picked([], [np.empty(0)], 150) == [] == picked(passages, [near], 0)
+    got = TwoStage(vectors, Scripted(), ranked=150).choose(QUESTION, VECTOR, documents, 10)
+    assert (got.candidates, got.reranked, got.stopped, len(got.evidence)) == (503, 150, 'all', 10)
+
+
+@given(SIZES, st.integers(1, 45), st.integers(0, 12), st.sampled_from(['fusion', 'reranker', 'sum']))
+def test_no_more_passages_are_ranked_than_asked_for_and_enough_room_changes_nothing(sizes, ranked, n, combine):
+    documents, vectors = library(sizes)
+    reranker = Weighed()
+    got = TwoStage(vectors, reranker, combine=combine, ranked=ranked).choose(QUESTION, VECTOR, documents, n)
+    assert got.candidates == sum(sizes) and got.reranked == sum(map(len, reranker.waves)) == min(max(ranked, n), sum(sizes))
+    assert len(got.evidence) == min(n, sum(sizes)) and len(reranker.waves) == bool(sum(sizes))
+    free = TwoStage(vectors, Weighed(), combine=combine).choose(QUESTION, VECTOR, documents, n)
+    if max(ranked, n) >= sum(sizes): assert got.evidence == free.evidence
+    elif ranked >= sum(map(bool, sizes)): assert {p for w in reranker.waves for p in w} >= {f'Sentence 0 of {i} here.' for i,
+        k in enumerate(sizes) if k == 1}
+
+
+def test_waves_and_a_time_hold_among_the_picked():
+    documents, vectors = library([30, 30, 1])
+    whole = Scripted()
+    TwoStage(vectors, whole, ranked=12).choose(QUESTION, VECTOR, documents, 3)
+    for budget, waves, stopped in ((math.inf, 6, 'all'), (40, 2, 'time')):
+        reranker = Scripted()
+        got = TwoStage(vectors, reranker, ranked=12, budget_ms=budget, wave=2, settle=0,
+                       clock=reranker.clock).choose(QUESTION, VECTOR, documents, 3)
+        assert (got.candidates, got.reranked, got.stopped, len(reranker.waves)) == (61, 2 * waves, stopped, waves)
+        assert {text for w in reranker.waves for text in w} <= set(whole.waves[0])
+        assert 'Sentence 0 of 2 here.' in whole.waves[0] and reranker.waves[0][0].endswith(' of 0 here.')
+
+
+def test_a_failure_among_the_picked_leaves_their_order_of_the_first_stage():
+    documents, vectors = library([20, 20])
+    got = TwoStage(vectors, Scripted(fails={1: ValueError('no')}), ranked=6).choose(QUESTION, VECTOR, documents, 9)
+    assert (got.stopped, got.reranked, got.candidates, len(got.evidence)) == ('failed', 0, 40, 9)
+    first = first_stage(TwoStage(vectors), VECTOR, documents)
+    kept = [e.passage for e in got.evidence]
+    assert {p.doc_id for p in kept} == {'d0', 'd1'} and kept[0].doc_id == 'd0' and set(kept) <= set(first)
 
 
 # ---- failures

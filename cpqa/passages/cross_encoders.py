@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CROSS_ENCODERS', 'INPUTS', 'clean_text', 'pair_text', 'TokenPair', 'encode_pairs', 'Padded', 'padded', 'in_batches',
-           'PublishedModel', 'trained', 'pair_logits', 'CrossEncoderReranker', 'feed', 'prepare_cross_encoder',
-           'FastCrossEncoder', 'EmbeddedCrossEncoder']
+           'PublishedModel', 'trained', 'pair_logits', 'CrossEncoderReranker', 'feed', 'pair_outputs',
+           'prepare_cross_encoder', 'FastCrossEncoder', 'EmbeddedCrossEncoder']
 
 # %% ../../nbs/passages/cross_encoders.ipynb #3e717f64
 import re
@@ -222,6 +222,14 @@ def feed(batch: Padded, inputs: Sequence[str]) -> dict[str, np.ndarray]:
     "A batch under the names of those inputs that the network has."
     return {name: array for name, array in zip(INPUTS, batch) if name in inputs}
 
+def pair_outputs(network: PreparedNetwork, pairs: Sequence[TokenPair], budget: int, shape: tuple[int, ...] = ()) -> np.ndarray:
+    "What a prepared network says of each pair, shape (n, *`shape`), float32, in their order; `budget` is the tokens of a batch."
+    out, multiple = np.empty((len(pairs), *shape), dtype=np.float32), 16   # widths of batches
+    work = list(batches([-(-len(p.ids) // multiple) * multiple for p in pairs], budget))
+    fed = (feed(padded([pairs[i] for i in rows], network.card.pad_id, multiple), network.card.inputs) for rows in work)
+    for rows, said in zip(work, network.infer(fed)): out[rows] = said
+    return out
+
 # %% ../../nbs/passages/cross_encoders.ipynb #4e5c6911
 def prepare_cross_encoder(
     name: str | Path,                       # as for `CrossEncoderReranker`: short name, hub name or folder
@@ -255,8 +263,6 @@ def prepare_cross_encoder(
 # %% ../../nbs/passages/cross_encoders.ipynb #d626ef41
 class FastCrossEncoder(PreparedNetwork):
     "A cross-encoder of `prepare_cross_encoder`, on the CPU; scores are logits. Needs openvino and tokenizers alone."
-    multiple = 16   # widths of batches
-
     def __init__(self,
         folder: str | Path,
         max_tokens: int | None = None,   # of question and passage; None is what the card says, which is also the most
@@ -278,12 +284,7 @@ class FastCrossEncoder(PreparedNetwork):
             raise RerankError(f'{self.card.model} failed on {len(passages)} passages ({reason(e)}): lower budget or max_tokens') from e
         return sound_scores(scores, passages, self.card.model)
 
-    def _infer(self, pairs: list[TokenPair]) -> np.ndarray:
-        out = np.empty(len(pairs), dtype=np.float32)
-        work = list(batches([-(-len(p.ids) // self.multiple) * self.multiple for p in pairs], self.budget))
-        fed = (feed(padded([pairs[i] for i in rows], self.card.pad_id, self.multiple), self.card.inputs) for rows in work)
-        for rows, scores in zip(work, self.infer(fed)): out[rows] = scores
-        return out
+    def _infer(self, pairs: list[TokenPair]) -> np.ndarray: return pair_outputs(self, pairs, self.budget)
 
     def describe(self) -> dict[str, Any]:
         "All that decides the scores: network, weights, precision and what it runs in here, tokens read, titles."
