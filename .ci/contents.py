@@ -62,21 +62,24 @@ def measure(row: dict) -> str:
 
 
 def figures() -> str:
-    "Five results with n and interval, as the benchmarks wrote them."
-    answers, abstention, claims, models = (json.loads((RESULTS / f'{n}.json').read_text(encoding='utf-8'))
-                                           for n in ('answers', 'abstention', 'claim_support', 'models'))
+    "Six results with n and interval, as the benchmarks wrote them."
+    answers, abstention, claims, models, reading = (json.loads((RESULTS / f'{n}.json').read_text(encoding='utf-8'))
+                                                    for n in ('answers', 'abstention', 'claim_support', 'models', 'reading'))
     found = {r['system']: r for r in reversed(models['parts']['retrieval']['rows'][:7])}
-    cited, labels, tested, all_kinds = answers['cited']['round 10'], answers['yes_no']['round 10'], abstention['tested'], claims['test'][
-        'rules and encoder']['all']
+    cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and encoder']['all']
+    quotes, labels = reading['quotes']['report'], reading['labels']['report']['bioasq']
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
          f'{best["n"]} questions of BioASQ, round 10', 'nbs/studies/models.ipynb'),
         ('Answers that cite a paper the experts named', share(cited['cites_gold']), f'{cited["cites_gold"]["n"]} of the same',
          'benchmarks/results/answers.json'),
-        ('Yes or no, where one is given (for {:.0f} % of questions)'.format(100 * labels['coverage']['value']),
-         f'{share(labels["accuracy"])} right; always yes {share(labels["majority_there"])}',
-         f'{labels["accuracy"]["n"]} of the same: not shown to be better', 'benchmarks/results/answers.json'),
+        ('The first quote is a sentence that physicians had marked; any of three',
+         f'{share(quotes["first marked"])}; {share(quotes["any of three marked"])}',
+         f'{quotes["first marked"]["n"]} questions on full texts, Evidence Inference', 'nbs/studies/reading.ipynb'),
+        ('Yes or no, where one is given (for {:.0f} % of questions)'.format(100 * labels['labelled']['value']),
+         f'{share(labels["right"])} right; always {labels["commoner answer"]} {share(labels["commoner there"])}',
+         f'{labels["right"]["n"]} of {labels["n"]} yes/no questions of BioASQ, round 10', 'nbs/studies/reading.ipynb'),
         ('Declines where the library holds no answer',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),

@@ -9,8 +9,8 @@ after 5 to warm up that are asked again later; with --questions so many are draw
 - `cites_gold`: the share of questions with a gold document among those cited, an abstention counting as none; `precision` is the share of
   the cited documents that are gold, over the questions answered; `recall` the share of the gold documents cited, over all questions: at
   most 3 are quoted and a question has more gold documents than that, so `recall_at_most` says what could be had.
-- `yes_no`: the labels, as in benchmarks/direction.py: coverage, accuracy of those labelled, and the most common answer on the same
-  questions.
+- `yes_no`: the labels: coverage, accuracy of those labelled, and the most common answer on the same questions, with Wilson's intervals;
+  with the most common answer where the reader gave none, against that answer alone, by the exact McNemar test.
 Rounds 7 to 9 trained the models that come with cpqa, so round 10 is what to look at; both are given.
 """
 import argparse
@@ -21,14 +21,42 @@ from collections import Counter
 
 import numpy as np
 from common import DATA, bioasq_questions, interval, quantiles, save
-from direction import WORDS, half, summary
 from evidence_quality import relevant
 from models import say
 
 from cpqa import CancerQA
 from cpqa.evaluation.datasets import load
+from cpqa.evaluation.statistics import mcnemar, wilson
 
 NAMES = {'build': 'rounds 7 to 9', 'report': 'round 10'}
+WORDS = {'A': 'yes', 'B': 'no', 'C': 'maybe'}
+
+
+def half(round: int) -> str: return 'report' if round == 10 else 'build'
+
+
+def rate(k: int, n: int) -> dict | None:
+    if not n: return None
+    found = wilson(k, n)
+    return {'value': round(found.value, 4), 'interval': [round(found.low, 4), round(found.high, 4)], 'n': n}
+
+
+def summary(rows: list[tuple[str, str]]) -> dict:
+    "`rows`: the experts' answer and the label."
+    common = Counter(gold for gold, _ in rows).most_common(1)[0][0]
+    said = [(gold, label) for gold, label in rows if label in ('yes', 'no')]
+    filled, constant = [(label if label in ('yes', 'no') else common) == gold for gold, label in rows], [gold == common for gold, _ in rows]
+    test = mcnemar(filled, constant)
+    return {'n': len(rows), 'gold': dict(Counter(gold for gold, _ in rows)), 'labels': dict(Counter(label or 'none' for _, label in rows)),
+            'most_common': common,
+            'coverage': rate(len(said), len(rows)), 'accuracy': rate(sum(g == p for g, p in said), len(said)),
+            'majority_there': rate(sum(g == common for g, _ in said), len(said)),
+            'right_of_yes': rate(sum(g == 'yes' for g, p in said if p == 'yes'), sum(p == 'yes' for _, p in said)),
+            'right_of_no': rate(sum(g == 'no' for g, p in said if p == 'no'), sum(p == 'no' for _, p in said)),
+            'with_majority': rate(sum(filled), len(filled)), 'majority': rate(sum(constant), len(constant)),
+            'with_majority_against_majority': {'only_rules': test.only_a, 'only_majority': test.only_b, 'p': float(f'{test.p:.3g}'),
+                                               'difference': [round(x, 4) for x in (test.difference.value, test.difference.low,
+                                                   test.difference.high)]}}
 
 
 def told(values) -> dict | None:

@@ -49,7 +49,9 @@ _SEARCHED = cloup.option_group('What is searched',
 
 # %% ../nbs/cli_ask.ipynb #8d35971b
 _FOUND = cloup.option_group('How it is found',
-    option('--depth', type=number, default=50, metavar='N', help='documents whose passages are ranked (default 50)'),
+    option('--depth', type=number, default=50, metavar='N', help='documents whose passages are looked at (default 50)'),
+    option('--ranked', type=number, default=150, metavar='N',
+           help='of these, passages that are ranked, the best by words and by meaning (default 150)'),
     option('--passages', type=number, default=10, metavar='N', help='passages that are read (default 10)'),
     option('--reranker', metavar='NAME', default='default', choices=reranker_choices,
            help='what orders the passages: {} (default: default)'),
@@ -103,7 +105,8 @@ def _answerer(args: SimpleNamespace, progress: Any) -> 'CancerQA':
     sure = {} if args.abstain_below is None else {'abstain_below': args.abstain_below}
     cut = 'sentences' if args.segmenter is None else args.segmenter
     scope = Scope(args.source, args.library, args.since, args.until, args.full_text)
-    finding = Finding(args.encoder, args.rewriter, cut, args.reranker, args.depth, args.passages, args.threshold, args.budget)
+    finding = Finding(args.encoder, args.rewriter, cut, args.reranker, args.depth, args.ranked, args.passages, args.threshold,
+                      args.budget)
     reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure)
     return CancerQA(scope, finding, reading, progress)
 

@@ -48,7 +48,7 @@ def counts_in_words(counts: dict[str, int]) -> str:
 
 def result_lines(answer: Answer) -> list[str]:
     "The short result: the label or the names, then how many papers point which way."
-    whose = 'By rules about words, the quotes point to' if answer.label_by == 'rules' else 'Answer'
+    whose = 'As a program reads them, the papers point to' if answer.label_by == 'stance' else 'Answer'
     kind = 'Option chosen' if answer.kind == 'choice' else whose
     lines = [f'{kind}: {answer.label}'] if answer.label and 'label' not in answer.told else []
     if answer.items and 'items' not in answer.told: lines.append('Answer: ' + '; '.join(answer.items))

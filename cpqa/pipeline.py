@@ -78,16 +78,17 @@ class Finding:
     rewrite: str | Rewriter | None = None          # question -> ladder: 'rules' or 'as-is', or a rewriter; None: as the scope wants
     segmenter: str | Segmenter = 'sentences'       # of documents that come live, or its name; a library's are cut already
     reranker: str | Reranker = 'default'           # of the passages, or its name; 'default' is the cross-encoder that comes with cpqa
-    depth: int = 50                                # documents whose passages are ranked
+    depth: int = 50                                # documents whose passages are looked at
+    ranked: int = 150                              # of these, passages that are ranked
     passages: int = 10                             # passages that are read
     threshold: float | None = None                 # passages that are less probably relevant are not read
-    budget_ms: float | None = None                 # for ranking the passages; None: all of them are ranked
+    budget_ms: float | None = None                 # for ranking the passages; None: as long as it takes
 
     def __post_init__(self):
         check_encoder(self.encoder)   # wrong names are refused before anything is loaded
         if isinstance(self.reranker, str): RERANKERS.check(self.reranker)
         if isinstance(self.segmenter, str): SEGMENTERS.check(self.segmenter)
-        check_numbers({'depth': self.depth, 'passages': self.passages}, {'threshold': self.threshold})
+        check_numbers({'depth': self.depth, 'ranked': self.ranked, 'passages': self.passages}, {'threshold': self.threshold})
         if self.budget_ms is not None and not self.budget_ms >= 0:
             raise CpqaError(f'the budget is in milliseconds, at least 0, got {self.budget_ms}')
 
@@ -313,7 +314,8 @@ def _two_stage(qa: _Steps, vectors: PassageVectors | None) -> TwoStage:
         raise CpqaError(f'the threshold is a probability, and the scores of the reranker {ranker.describe().get("reranker")} have none: '
                         f'rerank by {known}, or leave out the threshold')
     segmenter = None if vectors is None else _reads(qa, vectors)
-    return TwoStage(vectors, ranker, calibrator=sure, threshold=threshold, budget_ms=qa.finding.budget_ms, segmenter=segmenter)
+    return TwoStage(vectors, ranker, calibrator=sure, threshold=threshold, ranked=qa.finding.ranked, budget_ms=qa.finding.budget_ms,
+                    segmenter=segmenter)
 
 def _has_probability(qa: _Steps, name: str) -> bool:
     "Is there a calibrator for the scores that the reranker of this name gives here?"
@@ -357,7 +359,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
     if getattr(source, 'failed', False): trace['source_failed'] = True   # one of another package may not know
     documents = {d.id: d for d in found.documents}
     return Gathered(question, tuple(chosen.evidence), documents, meant=found.question, vector=vector, confidence=sure, encoder=encoder,
-                    reranker=stage.reranker, ranked=chosen.candidates, threshold=qa.finding.threshold,
+                    reranker=stage.reranker, ranked=chosen.reranked, threshold=qa.finding.threshold,
                     library=source.told(len(found.documents)), notes=(*source.notes, *found.notes, *chosen.notes), trace=trace)
 
 # %% ../nbs/pipeline.ipynb #01e50132

@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['number', 'fraction', 'dollars', 'seconds', 'port', 'year', 'seed', 'count', 'amount', 'HELP', 'FAILED', 'is_watched',
-           'say', 'first_said', 'said_before', 'print_json', 'reads', 'digits', 'llm_choices', 'reranker_choices',
-           'segmenter_choices', 'prompt_names', 'kind_names', 'OneOf', 'NamedOption', 'option', 'encoder_option',
-           'Stopped', 'each_named', 'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail',
-           'run_command']
+           'is_piped', 'say', 'first_said', 'said_before', 'print_json', 'reads', 'digits', 'llm_choices',
+           'reranker_choices', 'segmenter_choices', 'prompt_names', 'kind_names', 'OneOf', 'NamedOption', 'option',
+           'encoder_option', 'Stopped', 'each_named', 'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake',
+           'fail', 'run_command']
 
 # %% ../nbs/terminal.ipynb #8a8edc70
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +29,11 @@ def is_watched(where: TextIO | None) -> bool:
     "Is a stream there, and a terminal?"
     return where is not None and where.isatty()
 
+def is_piped(where: TextIO | None) -> bool:
+    "Is a stream a pipe, behind which somebody may be reading already?"
+    try: return where is not None and stat.S_ISFIFO(os.fstat(where.fileno()).st_mode)
+    except (OSError, ValueError): return False   # a stream in memory, or closed
+
 def say(text: str, where: TextIO | None):
     "Writes words that matter; a stream that is gone must neither cost the answer nor hide the error."
     from rich.console import Console
@@ -41,10 +47,12 @@ def first_said(question: str, as_json: bool) -> Iterator[bool]:
     "Says `first_words` whatever happens inside; yields whether the reader of the standard output has seen them already."
     from cpqa.answering.safety import first_words
     said, above = first_words(question), not as_json and sys.stdout.isatty()
+    piped = bool(said) and not as_json and is_piped(sys.stdout)
     where = sys.stdout if above else sys.stderr
     at_once = bool(said) and is_watched(where)
     if at_once: say(said, where)
-    try: yield at_once and above
+    if piped: say(said, sys.stdout)   # `cpqa ask ... | less` shows them before the answer is there
+    try: yield at_once and above or piped
     except BaseException:   # Ctrl-C too
         if said and not at_once: say(said, where)
         raise

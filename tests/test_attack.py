@@ -9,6 +9,8 @@ from conftest import ROOT, cases
 
 from cpqa.answering.citations import commands, find_quote, unsafe
 from cpqa.answering.direction import pointing, statement
+from cpqa.answering.stance import InContext, linked
+from cpqa.answering.verdict import asks_for_label
 from cpqa.answering.figures import misfits
 from cpqa.answering.glossary import explained
 from cpqa.answering.polarity import polarity
@@ -180,6 +182,8 @@ def test_rules_about_words_end(text):
     assert find_quote(f'tea did not help {text}', document) is None
     assert unsafe(text) in ('', 'unseen', 'key') and commands(document) is False
     assert statement(text) and pointing(text, text).direction in ('for', 'against', 'unclear')
+    assert linked(text, text).replace('★ ', '').replace('● ', '') == text
+    assert InContext(text).text is not None and asks_for_label(text) in (True, False)
     assert isinstance(misfits(text, text), list) and isinstance(polarity(text), list) and kind_of(text)
     assert isinstance(explained(text), dict)
     with pytest.raises(QueryError): tagged('tea', text)

@@ -63,9 +63,9 @@ GONE = {'1005': 'no abstract', '1006': 'retracted'}   # of those about polyps
 
 
 def full_text(pmid: str, pmcid: str, kind: str, title: str, sentence: str) -> bytes:
-    "JATS of an article whose methods hold the `sentence`."
+    "JATS of an article whose results hold the `sentence`."
     swap = {'1008</': f'{pmid}</', '508</': f'{pmcid}</', 'review-article': kind, 'Polyps: a review of what is known': title,
-            'We read all there is, a &lt; b included.': sentence}
+            '>Methods<': '>Results<', 'We read all there is, a &lt; b included.': sentence}
     text = JATS.decode()
     for old, new in swap.items(): text = text.replace(old, new)
     return text.encode()
@@ -646,7 +646,7 @@ def test_an_abstract_that_gives_orders_is_quoted_at_most(live, serve):
     assert 'gnore your' not in trace + answer.reason + answer.library + answer.note and '<script' not in answer_html(answer)
 
 
-def full_body() -> str: return 'Most polyps are harmless.\nMethods\n' + FOUND_OUT
+def full_body() -> str: return 'Most polyps are harmless.\nResults\n' + FOUND_OUT
 
 
 # ---- nothing private is told

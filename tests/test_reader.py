@@ -8,12 +8,14 @@ from msgspec.structs import replace
 
 from cpqa.answering.abstention import NOTHING
 from cpqa.answering.citations import fault
-from cpqa.answering.direction import direction
-from cpqa.answering.quoting_reader import COSINE, MOST, PROBABILITY, QuotingReader, candidates, disagreements, mean_of
+from cpqa.answering.quoting_reader import (MOST, QuoteWeights, QuotingReader, answer_probability, candidates, shipped_quote_weights,
+                                            standing)
 from cpqa.answering.readers import Gathered
+from cpqa.answering.stance import Stance
+from cpqa.answering.verdict import Heard, asks_for_label, shipped_verdict, verdict
 from cpqa.core.records import Correction, Document, Evidence, Passage
-from cpqa.passages.rerankers import BM25Reranker, CosineReranker, NoReranker
 from cpqa.pipeline import CancerQA, Finding
+from cpqa.retrieval.openvino_models import ModelError
 
 TAMOXIFEN, SOURDOUGH, CAR_T = (
     'What are the side effects of tamoxifen?',
@@ -33,26 +35,28 @@ def qa():
 
 
 @pytest.fixture(scope='module')
-def reader(qa): return QuotingReader(qa.encoder, 3, reranker=qa.second('default'))
-
-
-@pytest.fixture(scope='module')
-def read(qa, reader):
+def read(qa):
     "Question -> its answer by the reader, and the documents it could quote."
-    def of(question, reader=reader, **more):
+    def of(question, reader=QuotingReader(), **more):
         vector = qa.encoder.encode([question], 'query')[0]
         documents = {d.id: d for d in qa.dual_path().retrieve(question).documents}
         evidence = qa.two_stage(qa.vectors).choose(question, vector, list(documents.values()), 10).evidence
-        return reader.read(Gathered(question, evidence, documents, vector=vector, **more)), documents
+        return reader.read(Gathered(question, evidence, documents, vector=vector, reranker=qa.second('default'), **more)), documents
     return of
 
 
 def test_the_first_question_of_the_readme(read):
     answer, documents = read(CAR_T)
     assert 'tisagenlecleucel' in answer.citations[0].quote.lower() and 'respon' in answer.citations[0].quote
-    assert (answer.kind, answer.label) == ('yesno', 'yes') and answer.counts['for'] > answer.counts['against']
+    assert answer.kind == 'yesno' and answer.label in ('yes', '')
     assert all(fault(c, documents) is None and 0 <= c.score <= 1 for c in answer.citations)
-    assert any(direction(CAR_T, c.quote, c.title) == 'for' for c in answer.citations)
+
+
+@pytest.mark.parametrize('question', ['Does axitinib help in pancreatic cancer?',
+                                      'Does tivantinib extend survival in hepatocellular carcinoma?'])
+def test_what_failed_is_no_yes(read, question):
+    answer, _ = read(question)
+    assert answer.label in ('no', '') and answer.citations
 
 
 def test_side_effects_of_tamoxifen_are_not_declined(read):
@@ -68,26 +72,22 @@ def test_questions_of_another_world_are_declined(read, question):
     assert 'probability' in answer.reason
 
 
-def test_confidence_decides_where_it_is_asked_to(qa, read, reader):
-    careful = QuotingReader(qa.encoder, 3, reranker=qa.second('default'), abstain_below=0.5)
+def test_confidence_decides_where_it_is_asked_to(read):
+    careful = QuotingReader(abstain_below=0.5)
     assert [read(CAR_T, careful, confidence=p)[0].abstained for p in (0.49, 0.51)] == [True, False]
-    assert read(CAR_T, reader, confidence=0.01)[0].abstained is False   # nobody asked for it to decide
-    assert read(CAR_T, reader, confidence=0.01)[0].confidence == 0.01
+    assert read(CAR_T, confidence=0.01)[0].abstained is False   # nobody asked for it to decide
+    assert read(CAR_T, confidence=0.01)[0].confidence == 0.01
 
 
-@pytest.mark.parametrize('make', [BM25Reranker, NoReranker, lambda: CosineReranker(None)])
-def test_rerankers_whose_scores_mean_nothing_for_a_sentence_are_left_aside(qa, make):
-    assert QuotingReader(qa.encoder, reranker=make()).scale() == COSINE
+class Says:
+    "A stance model that remembers what it was asked, and says what it is told to."
+    def __init__(self, says=lambda s: Stance(.9, .8, .1)): self.asked, self.says = [], says
+    def read(self, asked, said):
+        self.asked += said
+        return [self.says(s) for s in said]
 
 
-class Counting:
-    "A cross-encoder that remembers what it was asked, and likes what stands first."
-    def __init__(self, scores=None): self.asked, self.scores = [], scores
-    def score(self, query, passages):
-        self.asked += passages
-        return np.linspace(3, -3, len(passages), dtype=np.float32) if self.scores is None else self.scores(passages)
-    def probability(self, scores): return 1 / (1 + np.exp(-np.asarray(scores, dtype=float)))
-    def describe(self): return {'reranker': 'counting'}
+EVEN = QuoteWeights(1.0, 1.0, 0.0, 0.0)
 
 
 def library(n, text='Tea number {i} helped {i} adults to sleep well at night. A second sentence speaks of coffee {i}.'):
@@ -95,44 +95,70 @@ def library(n, text='Tea number {i} helped {i} adults to sleep well at night. A 
     return documents, [Evidence(Passage.of(d, 0, len(d.text)), score=0.5) for d in documents.values()]
 
 
-def test_few_short_sentences_are_scored(qa):
+def test_few_sentences_are_read():
     documents, evidence = library(40)
-    model = Counting()
-    QuotingReader(qa.encoder, reranker=model, calibration=model).read(Gathered('Does tea help?', evidence, documents))
-    assert len(model.asked) == MOST and all(p.title == '' for p in model.asked)
+    model = Says()
+    QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea help?', evidence, documents))
+    assert len(model.asked) == MOST and all(s.title for s in model.asked)
 
 
-@pytest.mark.parametrize('scores', [lambda ps: np.full(len(ps), np.nan, np.float32), lambda ps: np.zeros(1, np.float32), lambda ps: 1 / 0])
-def test_a_model_that_misbehaves_leaves_an_answer(qa, scores):
+def test_a_model_that_fails_says_what_to_do():
     documents, evidence = library(3)
-    model, plain = Counting(scores), QuotingReader(qa.encoder)
-    answer = QuotingReader(qa.encoder, reranker=model,
-                           calibration=model).read(Gathered('Does tea help adults to sleep?', evidence, documents))
-    assert answer.citations == plain.read(Gathered('Does tea help adults to sleep?', evidence,
-                                                   documents)).citations and 'reranker failed' in answer.notes[0]
+    def fails(_): raise ModelError('no memory: lower budget')
+    with pytest.raises(ModelError, match='lower budget'):
+        QuotingReader(stance=Says(fails), weights=EVEN).read(Gathered('Does tea help adults?', evidence, documents))
 
 
-def test_newer_papers_and_reviews_come_first_where_all_else_is_alike(qa):
+@pytest.mark.parametrize('question', ['Does tea help adults to sleep?', 'What is known of tea?'])
+@pytest.mark.parametrize('scores', [lambda ps: np.full(len(ps), np.nan, np.float32), lambda ps: np.zeros(1, np.float32), lambda ps: 1 / 0])
+def test_a_reranker_that_misbehaves_leaves_an_answer(qa, question, scores):
+    documents, evidence = library(3)
+    class Failing:
+        def score(self, query, passages): return scores(passages)
+        def describe(self): return qa.second('default').describe()
+    reader, given = QuotingReader(), Gathered(question, evidence, documents, encoder=qa.encoder)
+    answer = reader.read(given._replace(reranker=Failing()))
+    assert answer.citations == reader.read(given).citations and 'the reranker failed on the sentences' in answer.notes[0]
+
+
+def test_newer_papers_and_reviews_come_first_where_all_else_is_alike():
     documents, evidence = library(4, 'Tea helped adults to sleep well.')
-    model = Counting(lambda ps: np.ones(len(ps), np.float32))
-    reader = QuotingReader(qa.encoder, reranker=model, calibration=model)
+    reader = QuotingReader(stance=Says(), weights=EVEN)
     assert reader.read(Gathered('Does tea help adults?', evidence, documents)).used_PMIDs == ('d3',)   # the others say the same
     documents['d0'] = replace(documents['d0'], publication_types=('Systematic Review',))
     assert reader.read(Gathered('Does tea help adults?', evidence, documents)).used_PMIDs == ('d0',)
 
 
-def test_a_denial_is_no_repetition_and_is_named(qa):
+def test_a_denial_is_no_repetition_and_is_named():
     texts = ['Tea improved sleep in adults.', 'Tea did not improve sleep in adults.']
     documents = {f'd{i}': Document(f'd{i}', 'Tea', t) for i, t in enumerate(texts)}
     evidence = [Evidence(Passage.of(d, 0, len(d.text)), score=0.5) for d in documents.values()]
-    answer = QuotingReader(qa.encoder).read(Gathered('Does tea improve sleep in adults?', evidence, documents))
-    assert {c.quote for c in answer.citations} == set(texts) and answer.label in ('maybe', '')
-    assert len(disagreements(answer.citations)) == 1 and 'disagree' in answer.reason
+    model = Says(lambda s: Stance(.9, .1, .8) if ' not ' in s.sentence else Stance(.9, .8, .1))
+    answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea improve sleep in adults?', evidence, documents))
+    assert {c.quote for c in answer.citations} == set(texts)
+    assert answer.label == 'maybe' and answer.counts == {'for': 1, 'against': 1, 'unclear': 0}
+    assert 'd0 points to yes and PMID d1 to no' in answer.reason
 
 
-def test_retracted_papers_and_notices_are_neither_quoted_nor_counted(qa):
+def test_the_first_quote_carries_the_label():
+    documents, evidence = library(3, 'Coffee came late. Tea helped {i} adults to sleep.')
+    model = Says(lambda s: Stance(.8, .95, .01) if 'Tea' in s.sentence else Stance(.95, .1, .1))
+    answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea help adults to sleep?', evidence, documents))
+    assert answer.label == 'yes' and answer.citations[0].quote.startswith('Tea helped')
+
+
+@pytest.mark.parametrize('question', ['Should I take tea?', 'Is there no point in tea?', "Doesn't tea help?", 'Which tea helps?',
+                                      'How many slept?', 'What should I do if tea does not help?', 'Must I stop tea before chemotherapy?'])
+def test_questions_that_a_label_would_mislead_get_none(question):
+    documents, evidence = library(3)
+    answer = QuotingReader(stance=Says(lambda s: Stance(.99, .99, 0)), weights=EVEN).read(Gathered(question, evidence, documents))
+    assert not asks_for_label(question) and (answer.label, answer.counts) == ('', {}) and answer.citations
+
+
+def test_retracted_papers_and_notices_are_neither_quoted_nor_counted():
     documents, evidence = library(3, 'Tea helped adults to sleep well.')
-    asked = lambda documents: QuotingReader(qa.encoder).read(Gathered('Does tea help adults to sleep?', evidence, documents))
+    reader = QuotingReader(stance=Says(), weights=EVEN)
+    asked = lambda documents: reader.read(Gathered('Does tea help adults to sleep?', evidence, documents))
     assert asked(documents).label == 'yes' and sum(asked(documents).counts.values()) == 3
     for change in (dict(publication_types=('Retracted Publication',)), dict(publication_types=('Retraction of Publication',)),
                    dict(corrections=(Correction('RetractionOf', '1'),)), dict(title='Retraction: Tea')):
@@ -142,11 +168,41 @@ def test_retracted_papers_and_notices_are_neither_quoted_nor_counted(qa):
         assert asked(some).used_PMIDs == ('d1',) and sum(asked(some).counts.values()) == 1
 
 
+def test_a_sentence_that_leans_is_quoted_with_the_one_before():
+    text = 'Tea was given to 40 adults. These slept well. The respective times were 4 and 6 hours.'
+    d = Document('d', 'Tea', text)
+    starts = [text.index(s) for s in ('Tea was', 'These', 'The respective')]
+    ends = [*(s - 1 for s in starts[1:]), len(text)]
+    assert [text[slice(*standing(d, span))] for span in zip(starts, ends)] == [
+        'Tea was given to 40 adults.', 'Tea was given to 40 adults. These slept well.',
+        'These slept well. The respective times were 4 and 6 hours.']
+
+
+probability = st.floats(0, 1)
+
+
 @examples(100)
-@given(st.lists(st.tuples(st.floats(0, 1), st.one_of(st.floats(0, 1), st.just(float('nan')))), min_size=1, max_size=20))
-def test_the_mean_lies_between_its_two(pairs):
-    a, b = map(np.array, zip(*pairs))
-    found = mean_of(a, b)
-    low, high = np.fmin(a, b), np.fmax(a, b)
-    assert np.isfinite(found).all() and (found >= low - 1e-5).all() and (found <= high + 1e-5).all()
-    assert PROBABILITY.least < PROBABILITY.fair < PROBABILITY.close
+@given(st.lists(st.tuples(probability, *[st.one_of(probability, st.just(float('nan')))] * 2), min_size=1, max_size=20))
+def test_scores_are_probabilities_and_grow_with_the_finding(rows):
+    finding, passage, alone = map(np.array, zip(*rows))
+    p = answer_probability(finding, passage, alone, shipped_quote_weights())
+    assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1).all()
+    assert (answer_probability(np.minimum(1, finding + .1), passage, alone, shipped_quote_weights()) >= p).all()
+    w = shipped_quote_weights()
+    assert 0 < w.least < w.fair < w.close < 1
+
+
+stances = st.tuples(probability, probability, probability).filter(lambda s: s[1] + s[2] <= 1).map(lambda s: Stance(*s))
+RULES = {'for': 'against', 'against': 'for', 'unclear': 'unclear'}
+heards = st.lists(st.builds(Heard, st.sampled_from('abcd'), probability, stances, st.sampled_from(list(RULES))), max_size=12)
+
+
+@examples(100)
+@given(heards)
+def test_a_verdict_turns_around_with_what_is_said_and_counts_each_paper_once(heard):
+    said = verdict(heard)
+    turned = verdict([h._replace(stance=Stance(h.stance.finding, h.stance.no, h.stance.yes), rule=RULES[h.rule]) for h in heard])
+    assert sum(said.counts.values()) == len({h.paper for h in heard}) and len(said.ways) == len(heard)
+    assert said.label in ('', 'yes', 'no', 'maybe') and turned.counts['unclear'] == said.counts['unclear']
+    if said.label == 'yes': assert said.counts['for'] and turned.label == 'no'   # a no takes less than a yes
+    if said.label == 'maybe': assert said.counts['for'] and said.counts['against']

@@ -76,7 +76,7 @@ _ABSTENTIONS: Mapping[str, _Words] = {
     'too thin': _thin,
     'too far': 'The nearest sentence matches with {score:.2f} of 1, too little to rest an answer on.',
     'improbable': 'The best sentence is relevant with a probability of {score:.2f}, too little to rest an answer on.',
-    'below threshold': 'None of the {candidates} passages found is relevant with a probability of {threshold:g} or more.',
+    'below threshold': 'None of the {candidates} passages ranked is relevant with a probability of {threshold:g} or more.',
     'bad citations': lambda r: f"{len(r.parts)} citations failed the check: {'; '.join(map(in_words, r.parts))}.",
     'none confirmed': lambda r: f"Of the claims of the language model ({r.values['claims']}), none could be confirmed: {_first(r)}.",
     'names unconfirmed': 'The language model names what no confirmed claim speaks of.',
@@ -112,15 +112,12 @@ _SCALES = {'cosine': 'best match {:.2f} of 1', 'probability': 'best sentence rel
 def _match(r: Remark) -> str:
     return f"The quotes match the question {_DEGREES[r.values['degree']]} ({_SCALES[r.values['scale']].format(r.values['score'])})."
 
-def _disagree(r: Remark) -> str:
-    one, other = (f'“{denied} … {cue}”' if denied else f'“{cue}”' for denied, cue in r.values['said'])
-    return f"{r.values['a']} and {r.values['b']} disagree: {one} against {other}."
-
 def _failed(r: Remark) -> str: return f"{'Left out' if r.values['left_out'] else 'Marked'}: {r.values['n']} ({_first(r)})."
 
 _QUALITIES: Mapping[str, _Words] = {
-    'match': _match, 'by rules': 'Where papers point was decided by rules about words, which err: read the quotes.',
-    'no side': 'Whether yes or no cannot be told from these papers.', 'disagree': _disagree,
+    'match': _match,
+    'by stance': 'Where papers point was read by a small network and by rules about words, which agree here; both err: read the quotes.',
+    'no side': 'Whether yes or no cannot be told from these papers.', 'disagree': '{yes} points to yes and {no} to no: read both.',
     'unmentioned': lambda r: f"No quote mentions: {', '.join(r.values['words'])}.",
     'alone': 'It rests on no document: the model answered from what it knows, and nothing was looked up or checked.',
     'confirmed': '{held} of {claims} claims confirmed by a quote from a document that was retrieved.', 'failed': _failed,

@@ -143,7 +143,8 @@ class ModelKind(NamedTuple):
     plain: str
 
 MODEL_KINDS = {'bi-encoder': ModelKind('fast encoder', 'prepare_encoder', 'SentenceTransformerEncoder'),
-         'cross-encoder': ModelKind('fast cross-encoder', 'prepare_cross_encoder', 'CrossEncoderReranker')}
+         'cross-encoder': ModelKind('fast cross-encoder', 'prepare_cross_encoder', 'CrossEncoderReranker'),
+         'stance': ModelKind('stance model', 'prepare_stance', 'PyTorch')}
 
 class ModelCard(Record, frozen=True):
     "What a prepared folder says of itself; `sha256` has a line for each of its `FILES`."
@@ -156,7 +157,7 @@ class ModelCard(Record, frozen=True):
     sha256: dict[str, str] = {}
     titles: bool = False           # cross-encoders: is the title read before the text?
     dim: int = 0                   # encoders: numbers of a vector
-    kind: Literal['cross-encoder', 'bi-encoder'] = 'cross-encoder'
+    kind: Literal['cross-encoder', 'bi-encoder', 'stance'] = 'cross-encoder'
     about: About = About()
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #2a932980

@@ -1,0 +1,334 @@
+"""Is the quoted sentence the one that carries the finding, and is the label right?
+
+    python benchmarks/reading.py EVIDENCE_LIBRARY BIOASQ_LIBRARY   (--write: counts of the labels go into the package)
+    python benchmarks/reading.py --build EVIDENCE_LIBRARY          (makes the first library: whole articles of Evidence Inference)
+
+Nothing here was seen by the stance network: not the articles, not the questions.
+
+| set | what is asked | kept aside to choose by | measured |
+|---|---|---|---|
+| evidence inference | "Does X increase (or reduce) Y compared with C?", over whole articles | 55 articles | those of `part_of` 'test' |
+| bioasq | its yes/no questions, over bioasq_beir's abstracts | round 9 | round 10 |
+| pubmedqa | its questions, of their own abstract without the conclusion | a fifth of the training half | the test half |
+
+`quotes`: over the questions of Evidence Inference, is the first quote, or any of three, a sentence that physicians had marked?
+An abstention counts as a miss.
+`labels`: how many yes/no questions get a yes or a no, how many of these are right, and what the commoner answer of the set would get
+on the very same questions; McNemar's exact test compares the two. The thresholds of the verdict were chosen by hand on what is kept aside.
+`stated and true`: the mean score of first quotes, by bins, against the share that is marked, and how many.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from common import DATA, RESULTS, bioasq_questions, interval, save
+
+from cpqa import CancerQA
+from cpqa.answering.direction import direction
+from cpqa.answering.quoting_reader import (
+    MOST,
+    QuoteWeights,
+    QuotingReader,
+    answer_probability,
+    candidates,
+    passage_probability,
+    section_share,
+    sentence_probability,
+    shipped_quote_weights,
+)
+from cpqa.answering.readers import Gathered
+from cpqa.answering.stance import Stance, in_context, shipped_stance
+from cpqa.answering.verdict import Heard, VerdictRule, asks_for_label, shipped_verdict, verdict
+from cpqa.core.records import Document, Evidence, Passage
+from cpqa.core.storage import cache_dir
+from cpqa.evaluation.claims import trial_parts
+from cpqa.evaluation.collections import read_marked
+from cpqa.evaluation.datasets import load
+from cpqa.evaluation.pairs import snippet_pairs
+from cpqa.evaluation.passages import part_of
+from cpqa.evaluation.statistics import bootstrap, mcnemar, wilson
+from cpqa.passages.sentences import sentences
+from cpqa.pipeline import Timings
+
+DATA_FILES = Path(__file__).resolve().parent.parent / 'cpqa' / 'data'
+TRUTH = {('A', 'increase'): 'yes', ('B', 'reduce'): 'yes'}  # everything else is a no
+
+
+def evidence_sets():
+    "The articles and questions of Evidence Inference that were kept aside: to fit, and to report."
+    from cpqa.training.stance_examples import articles_set_aside
+
+    both, more = read_marked(DATA / 'evidence_inference'), read_marked(DATA / 'evidence_inference_more')
+    dev = articles_set_aside([both, more], {a for a in both.articles if part_of(a) == 'test'})
+    out = {'fit': [], 'report': []}
+    for m in (both, more):
+        for q in m.questions:
+            article = q.gold_pmids[0]
+            half = 'fit' if article in dev else 'report' if m is both and part_of(article) == 'test' else ''
+            if half and q.gold and (named := trial_parts(q.question)):
+                c, x, y = named
+                ways = ('increase', 'reduce')
+                if half == 'report':
+                    ways = (random.Random(q.id).choice(ways),)  # one of the two, by a draw: time
+                for way in ways:
+                    out[half].append(
+                        {
+                            'id': f'{q.id}-{way}',
+                            'text': f'Does {x} {way} {y} compared with {c}?',
+                            'gold': TRUTH.get((q.gold, way), 'no'),
+                            'article': article,
+                            'spans': {article: m.spans[q.id]},
+                        }
+                    )
+    return out, {
+        a.id: a for m in (both, more) for a in m.articles.values() if a.id in {q['article'] for some in out.values() for q in some}
+    }
+
+
+def build(out: str):
+    from cpqa.literature.library import build_library
+    from cpqa.passages.segmenters import segmenter
+    from cpqa.retrieval.encoders import EmbeddedEncoder
+    from cpqa.retrieval.vectors import VectorPart
+
+    encoder = EmbeddedEncoder()
+    cut = segmenter('sentences', lambda: encoder)
+    build_library([list(evidence_sets()[1].values())], out, parts=[VectorPart(encoder, cut.split, cut.describe())])
+
+
+def bioasq_sets():
+    gold = {q.id: q.gold for q in load('bioasq', DATA / 'mirage') if q.gold}
+    marked: dict[str, dict] = defaultdict(lambda: defaultdict(list))
+    for p in snippet_pairs(DATA / 'bioasq_beir'):
+        marked[p.question_id][p.doc_id].append(p.text)
+    out = {'fit': [], 'report': []}
+    for q in bioasq_questions():
+        half = {9: 'fit', 10: 'report'}.get(int(q['batch'].split('B')[0]))
+        if half:
+            out[half].append(
+                {
+                    'id': q['_id'],
+                    'text': q['text'],
+                    'gold': {'A': 'yes', 'B': 'no'}.get(gold.get(q['_id'], ''), ''),
+                    'article': q['_id'],
+                    'snippets': {d: list(ts) for d, ts in marked[q['_id']].items()},
+                }
+            )
+    return out
+
+
+def pubmedqa_sets():
+    test = {q.id for q in load('pubmedqa', DATA / 'pubmedqa' / 'ori_pqal.json')}
+    out = {'fit': [], 'report': []}
+    for q in load('pqa-l', DATA / 'pubmedqa' / 'ori_pqal.json'):
+        half = 'report' if q.id in test else 'fit' if int(q.id) % 5 == 0 else ''
+        if half:
+            out[half].append(
+                {
+                    'id': q.id,
+                    'text': q.question,
+                    'gold': {'A': 'yes', 'B': 'no', 'C': 'maybe'}[q.gold],
+                    'article': q.id,
+                    'context': q.context,
+                }
+            )
+    return out
+
+
+class Reads:
+    "What the network says of the candidate sentences of each question, kept in a file."
+
+    def __init__(self, name: str):
+        self.stance = shipped_stance()
+        self.path = cache_dir() / 'reading' / f'{name}-{self.stance.describe()["weights"]}.jsonl'
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.known = dict(json.loads(line) for line in self.path.read_text().splitlines()) if self.path.exists() else {}
+
+    def rows(self, q: dict, gather) -> list:
+        """For each candidate, in the order of the evidence: paper, start, end, finding, yes, no, probability of the passage, is it marked?,
+        what the rules say, probability of the sentence, label of its section."""
+        if q['id'] not in self.known:
+            evidence, documents, reranker = gather(q)
+            found = candidates(evidence, documents)[:MOST]
+            read = [in_context(d, span) for d, span in found]
+            said = self.stance.read(q['text'], read)
+            about, alone = passage_probability(evidence, found), sentence_probability(q['text'], found, reranker)
+            self.known[q['id']] = [
+                [d.id, a, b, *s, None if np.isnan(p) else float(p), marked(q, d, a, b), direction(q['text'], d.text[a:b], d.title),
+                 None if np.isnan(x) else float(x), c.section]
+                for (d, (a, b)), s, p, x, c in zip(found, said, about, alone, read)
+            ]
+            with open(self.path, 'a') as f:
+                f.write(json.dumps([q['id'], self.known[q['id']]]) + '\n')
+        return self.known[q['id']]
+
+
+def marked(q: dict, d: Document, a: int, b: int) -> bool:
+    "Does a sentence share more than half of itself, or of a marked span, with one that experts marked?"
+    if 'spans' in q:
+        return any(min(b, e) - max(a, s) > 0.5 * min(b - a, e - s) for s, e in q['spans'].get(d.id, ()))
+    said = ' '.join(d.text[a:b].split())
+    return any(said in ' '.join(t.split()) or ' '.join(t.split()) in said for t in q.get('snippets', {}).get(d.id, ()))
+
+
+def from_library(qa: CancerQA):
+    def gather(q):
+        g = qa.gather(q['text'], Timings())
+        return g.evidence, g.documents, g.reranker
+
+    return gather
+
+
+def from_abstract(q: dict):
+    d = Document(q['id'], '', q['context'])
+    return [Evidence(Passage.of(d, a, b), score=1.0) for a, b in sentences(d)], {d.id: d}, None
+
+
+def scores(rows: list, weights: QuoteWeights) -> np.ndarray:
+    column = lambda i: np.array([np.nan if r[i] is None else r[i] for r in rows], float)
+    return answer_probability(column(3), column(6), column(9), weights) * section_share([r[10] for r in rows])
+
+
+def heard(q: dict, weights: QuoteWeights) -> list[Heard]:
+    rows = q['rows']
+    if not rows:
+        return []
+    p = scores(rows, weights)
+    order = np.argsort(-np.round(p, 2), kind='stable')
+    return [Heard(rows[i][0], float(p[i]), Stance(*rows[i][3:6]), rows[i][8]) for i in order]
+
+
+def chosen(sets: dict[str, list], quotes: QuoteWeights) -> VerdictRule:
+    "The thresholds in the package, with how many labels they give on what they were chosen on, and how many are right."
+    rule = shipped_verdict()
+    some = [q for rows in sets.values() for q in rows if q['gold'] and asks_for_label(q['text'])]
+    said = [(q['gold'], verdict(heard(q, quotes), rule).label) for q in some]
+    given = [(gold, label) for gold, label in said if label in ('yes', 'no')]
+    return msgspec.structs.replace(rule, labels=len(given), right=sum(gold == label for gold, label in given))
+
+
+def rate(k: int, n: int) -> dict | None:
+    if not n:
+        return None
+    found = wilson(k, n)
+    return {'value': round(k / n, 4), 'interval': [round(found.low, 4), round(found.high, 4)], 'n': n}
+
+
+def labels(rows: list[dict], quotes: QuoteWeights, rule: VerdictRule) -> dict:
+    some = [q for q in rows if q['gold']]
+    said = [verdict(heard(q, quotes), rule).label if asks_for_label(q['text']) else '' for q in some]
+    given = [(q['gold'], label) for q, label in zip(some, said) if label in ('yes', 'no')]
+    common = max(('yes', 'no', 'maybe'), key=lambda way: sum(q['gold'] == way for q in some))
+    test = mcnemar([g == label for g, label in given], [g == common for g, _ in given]) if given else None
+    of = lambda way: rate(sum(g == way for g, label in given if label == way), sum(label == way for _, label in given))
+    return {
+        'n': len(some),
+        'labelled': rate(len(given), len(some)),
+        'right': rate(sum(g == label for g, label in given), len(given)),
+        'right of yes': of('yes'),
+        'right of no': of('no'),
+        'maybe': said.count('maybe'),
+        'commoner answer': common,
+        'commoner there': rate(sum(g == common for g, _ in given), len(given)),
+        'p': test and float(f'{test.p:.3g}'),
+    }
+
+
+def quotes_of(rows: list[dict], quotes: QuoteWeights, weights: VerdictRule) -> dict:
+    "By the reader itself, on what the network said."
+    first, any_, stated = [], [], []
+    for q in rows:
+        taken = read(q, quotes, weights)
+        first.append(bool(taken) and taken[0][1])
+        any_.append(any(hit for _, hit in taken))
+        if taken:
+            stated.append((taken[0][0], taken[0][1]))
+    groups = [q['article'] for q in rows]
+
+    def told(v):
+        found = bootstrap(v, groups=groups)
+        return {'value': round(found.value, 4), 'interval': [round(found.low, 4), round(found.high, 4)], 'n': len(v)}
+
+    edges = [(low, high) for low, high in ((0, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.01))]
+    bins = [[s for s in stated if low <= s[0] < high] for low, high in edges]
+    return {
+        'first marked': told(first),
+        'any of three marked': told(any_),
+        'no quote': len(rows) - len(stated),
+        'stated and true': [
+            [round(float(np.mean([p for p, _ in b])), 3), round(float(np.mean([h for _, h in b])), 3), len(b)] for b in bins if b
+        ],
+    }
+
+
+def read(q: dict, quotes: QuoteWeights, weights: VerdictRule) -> list[tuple[float, bool]]:
+    "Score and mark of each quote that the reader would take."
+    from cpqa.answering import quoting_reader as room
+
+    rows = q['rows']
+    if not rows:
+        return []
+    p = scores(rows, quotes)
+    if p.max() < quotes.least:
+        return []
+    given = room._Scored(p, sorted(range(len(p)), key=lambda i: (-round(float(p[i]), 2), i)), quotes, [Stance(*r[3:6]) for r in rows])
+    said, ways = None, [''] * len(rows)
+    if asks_for_label(q['text']):
+        said = verdict([Heard(rows[i][0], float(p[i]), given.stances[i], rows[i][8]) for i in given.order], weights)
+        for i, way in zip(given.order, said.ways):
+            ways[i] = way
+    found = [
+        (Document(r[0], '', ' ' * r[1] + f'{n}' * (r[2] - r[1])), (r[1], r[2])) for n, r in enumerate(rows)
+    ]  # no two repeat each other
+    taken, _ = room._quotes(QuotingReader(weights=quotes, stance=None), given, found, said, ways)
+    return [(float(p[i]), bool(rows[i][7])) for i in taken]
+
+
+def main(evidence: str, bioasq: str, write: bool, most: int | None):
+    start, sets = (
+        time.perf_counter(),
+        {'evidence inference': (evidence_sets()[0], evidence), 'bioasq': (bioasq_sets(), bioasq), 'pubmedqa': (pubmedqa_sets(), '')},
+    )
+    asked: dict[str, dict[str, list]] = {'fit': {}, 'report': {}}
+    for name, (halves, folder) in sets.items():
+        reads, gather = Reads(name), from_library(CancerQA(folder)) if folder else from_abstract
+        for half, some in halves.items():
+            if most and name != 'pubmedqa':  # of BioASQ's, those of yes or no all the same
+                kept, rest = ([q for q in some if q['gold']], [q for q in some if not q['gold']]) if name == 'bioasq' else ([], some)
+                some = [*kept, *random.Random(1).sample(rest, min(most // 4 if name == 'bioasq' else most, len(rest)))]
+            asked[half][name] = [q | {'rows': reads.rows(q, gather)} for q in some]
+            print(name, half, len(some), f'{time.perf_counter() - start:.0f} s', flush=True)
+    quotes, weights = shipped_quote_weights(), shipped_verdict()
+    if write:
+        weights = msgspec.structs.replace(chosen(asked['fit'], quotes), date=time.strftime('%Y-%m-%d'))
+        (DATA_FILES / 'verdict.json').write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=1) + b'\n')
+    result = {
+        'stance': shipped_stance().describe(),
+        'sampled': most,
+        'interval': '95 %: Wilson for labels, bootstrap by article for quotes',
+        'weights': {'quotes': msgspec.to_builtins(quotes), 'verdict': msgspec.to_builtins(weights)},
+        'quotes': {half: quotes_of(some['evidence inference'], quotes, weights) for half, some in asked.items()},
+        'labels': {half: {name: labels(rows, quotes, weights) for name, rows in some.items()} for half, some in asked.items()},
+    }
+    save('reading', result)
+
+
+if __name__ == '__main__':
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument('libraries', nargs='*')
+    p.add_argument('--build', metavar='OUT')
+    p.add_argument('--write', action='store_true', help='count the labels of the kept aside part into cpqa/data/verdict.json')
+    p.add_argument(
+        '--most', type=int, help="questions of each part, drawn with a fixed seed; of BioASQ's in addition to those of yes or no"
+    )
+    args = p.parse_args()
+    if args.build:
+        build(args.build)
+    else:
+        main(*args.libraries, args.write, args.most)
