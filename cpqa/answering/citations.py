@@ -26,6 +26,7 @@ from ..core.records import CheckedClaim, Citation, Document, Record
 from ..core.redaction import without_keys
 from ..core.remarks import Remark, remark
 from ..core.text_analysis import ENGLISH
+from ..literature.study_kinds import study_kind
 from ..passages.sentences import Span, sentences
 from ..retrieval.dual_path import source_of
 
@@ -254,7 +255,7 @@ def cite(document: Document, span: Span, score: float) -> Citation:
     "The citation of the sentence at this place of a document."
     start, end = span
     return Citation(document.id, document.text[start:end], start, end, score, document.title, document.year,
-                    document.journal, document.url, source_of(document), document.status)
+                    document.journal, document.url, source_of(document), document.status, study_kind(document))
 
 def _best(claim: str, documents: Iterable[Document], support: Supports) -> tuple[Citation | None, float | None, Remark | None]:
     words = set(ENGLISH.analyze(claim))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST', 'is_aim', 'candidates', 'QuoteWeights', 'shipped_quote_weights', 'answer_probability', 'section_share',
-           'matching', 'passage_probability', 'sentence_probability', 'pick', 'is_review', 'best_sentences', 'standing',
+           'matching', 'passage_probability', 'sentence_probability', 'pick', 'best_sentences', 'standing',
            'unmentioned', 'disagreements', 'by_label', 'trust', 'quoted', 'only_sound', 'QuotingReader',
            'quoting_reader']
 
@@ -31,6 +31,7 @@ from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
 from ..core.redaction import short
 from ..core.remarks import Remark, remark
 from ..core.text_analysis import ENGLISH
+from ..literature.study_kinds import is_review
 from ..passages.calibration import calibrator
 from ..passages.rerankers import CosineReranker, Reranker, sound_scores
 from ..passages.sentences import Span, sentences
@@ -147,12 +148,6 @@ def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners:
     return taken
 
 # %% ../../nbs/answering/quoting_reader.ipynb #708f6a8a
-_REVIEW = frozenset(('Review', 'Systematic Review', 'Meta-Analysis', 'Practice Guideline', 'Guideline'))
-
-def is_review(document: Document) -> bool:
-    "Does it say of itself that it sums up several studies?"
-    return bool(_REVIEW & set(document.publication_types)) or document.article_type in ('review-article', 'systematic-review')
-
 def best_sentences(scores: np.ndarray, documents: Sequence[Document]) -> list[int]:
     "The numbers of the sentences by score, reviews and then newer papers first where it is the same to two decimals."
     place = lambda i: (-round(float(scores[i]), 2), not is_review(documents[i]), -(documents[i].year or 0), i)

@@ -101,10 +101,12 @@ class Document(Record, frozen=True):
     journal_abbr: str = ''                    # NLM's short title ('N Engl J Med')
     article_type: str = ''                    # of JATS ('review-article')
     revised: str = ''                         # when NLM last revised the record: of two versions, the later is the newer
+    link: str = ''                            # where a person reads what is in neither PubMed nor PMC: an address with https
 
     def __post_init__(self):
         _demand(0 < len(self.id) <= 100 and self.id.isprintable() and ' ' not in self.id,
                 f'a document needs an id of 1 to 100 printable characters without white space (a PMID or a PMCID), got {self.id[:40]!r}')
+        _demand(not self.link or self.link.startswith('https://'), f'the link of {self.id} is {self.link[:60]!r}, expected https://...')
         _dated(self.date, f'the date of {self.id}')
         _dated(self.revised, f'the date of revision of {self.id}')
         for s in self.sections:
@@ -128,7 +130,8 @@ class Document(Record, frozen=True):
 
     @property
     def url(self) -> str:
-        "Where a person reads the article: PubMed for a PMID, PubMed Central for a PMCID, otherwise ''."
+        "Where a person reads the article: its link, PubMed for a PMID, PubMed Central for a PMCID, otherwise ''."
+        if self.link: return self.link
         if self.id.isascii() and self.id.isdigit(): return f'https://pubmed.ncbi.nlm.nih.gov/{self.id}/'
         return f'https://pmc.ncbi.nlm.nih.gov/articles/{self.id}/' if re.fullmatch('PMC[0-9]+', self.id) else ''
 
@@ -289,6 +292,7 @@ class Citation(Record, frozen=True):
     url: str = ''
     source: str = 'D1'     # as that of the evidence
     status: str = ''       # what became of the paper, as `Document.status` says it: 'corrected', 'expression of concern'
+    study: str = ''        # what kind of study it is: 'randomised trial', 'guideline'; '' where that is not known
 
     def __post_init__(self):
         _demand(bool(self.quote) and 0 <= self.start == self.end - len(self.quote),
@@ -297,8 +301,8 @@ class Citation(Record, frozen=True):
 
     @property
     def label(self) -> str:
-        "How the source is named in a text: 'PMID 29226797', or 'PMC3540956'."
-        return self.pmid if self.pmid.startswith('PMC') else f'PMID {self.pmid}'
+        "How the source is named in a text: 'PMID 29226797', 'PMC3540956', or by its id where that is neither ('NCI-7')."
+        return self.pmid if self.pmid.startswith('PMC') or '-' in self.pmid else f'PMID {self.pmid}'
 
 # %% ../../nbs/core/records.ipynb #dc70a784
 class CheckedClaim(Record, frozen=True):

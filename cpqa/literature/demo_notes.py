@@ -12,8 +12,12 @@ from pathlib import Path
 import msgspec
 
 from ..core.records import Document, MeshHeading, MeshTerm, Record
+from .study_kinds import type_of_kind
 
 # %% ../../nbs/literature/demo_notes.ipynb #c17f99f3
+_PUBLISHERS = {'NCI': 'Page of the US National Cancer Institute, as MedQuAD collected it, not a paper',
+               'MPLUS': 'Page of MedlinePlus, as MedQuAD collected it, not a paper'}
+
 class DemoNote(Record, frozen=True):
     "An evidence note: what the paper of this PMID found, in our own words."
     id: str
@@ -23,15 +27,19 @@ class DemoNote(Record, frozen=True):
     topic: str                     # screening, diagnosis, treatment, side effects, prognosis, ...
     year: int | None = None
     mesh: tuple[str, ...] = ()
+    kind: str = ''                 # of study, as in `STUDY_KINDS`; '' where it is not known
+    url: str = ''                  # of a page that is no paper
 
     def document(self) -> Document:
         "The note as a document, to be indexed and quoted."
-        return Document(id=self.id, title=self.title, text=self.text, year=self.year, source='demo note',
+        return Document(id=self.id, title=self.title, text=self.text, year=self.year, source='demo note', link=self.url,
+                        journal=_PUBLISHERS.get(self.id.partition('-')[0], ''),
+                        publication_types=(type_of_kind(self.kind),) if self.kind else (),
                         mesh=tuple(MeshHeading(MeshTerm(name)) for name in self.mesh))
 
 # %% ../../nbs/literature/demo_notes.ipynb #4584d422
 DEMO_FILE = Path(str(files('cpqa'))) / 'data' / 'demo_notes.jsonl'
 
 def demo_notes() -> list[DemoNote]:
-    "The evidence notes that come in the package, in the order of their PMIDs."
+    "The evidence notes that come in the package, in the order of their PMIDs, and then pages."
     return [msgspec.json.decode(line, type=DemoNote) for line in DEMO_FILE.read_bytes().splitlines()]

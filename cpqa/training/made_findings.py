@@ -36,6 +36,11 @@ class ComparedArms(NamedTuple):
     @property
     def exchanged(self) -> 'ComparedArms': return ComparedArms(self.comparator, self.intervention, self.outcome)
 
+    @property
+    def controlled(self) -> bool:
+        "Does the comparator alone speak of a control, such as placebo or usual care?"
+        return bool(_KNOWN['control'].search(self.comparator)) and not _KNOWN['control'].search(self.intervention)
+
 def frame_filled(frame: str, of: ComparedArms, **figures: str) -> str:
     "The frame with names and figures, as a sentence."
     text = ' '.join(frame.format(x=of.intervention, c=of.comparator, y=of.outcome, **figures).split())
@@ -58,7 +63,7 @@ def _called(rng: random.Random, name: str) -> str:
 def renamed(rng: random.Random, of: ComparedArms) -> ComparedArms:
     "The same as another author would name it."
     x, c, y = of
-    if _KNOWN['control'].search(c) and not _KNOWN['control'].search(x) and rng.random() < .3:
+    if of.controlled and rng.random() < .3:
         x = rng.choice([*_DATA['renamed']['arm'], x])
         c = rng.choice([*_DATA['renamed']['control'], 'placebo' if 'placebo' in c.lower() else 'control'])
     return ComparedArms(*(_called(rng, name) for name in (x, c, y)))
@@ -128,7 +133,7 @@ def _claimed(frame: str, told: str, done: str, of: ComparedArms, turned: bool) -
 def made_claim(rng: random.Random, value: str, of: ComparedArms, wanted: bool | None = None) -> MadeClaim | None:
     "A claim on a finding of this `value`; None where none was found that is as `wanted`."
     for _ in range(8):
-        turned = rng.random() < .35
+        turned = of.controlled and rng.random() < .35
         asked, done = (of.exchanged, _MIRRORED[value]) if turned else (of, value)
         table = _wordings(rng, of.outcome, .45)
         told = rng.choice([v for v in table if v in ('+', '-')] * 3 + [v for v in table if v not in ('+', '-')])

@@ -79,8 +79,8 @@ def made_examples(rng: random.Random, comparisons: Sequence[ComparedArms], n: in
             yield StanceExample(got.text, said, True, 1 if got.holds else -1, 'made', parts_of(got, value, found))
 
 def up_to_four(rng: random.Random, value: str, of: ComparedArms) -> list[MadeClaim]:
-    "One wording in both directions, in half of the cases with the arms in both places."
-    return four_claims(rng, value, of)[:4 if rng.random() < .5 else 2]
+    "One wording in both directions; where the other arm is named as a control, in half of the cases with the arms in both places."
+    return four_claims(rng, value, of)[:4 if of.controlled and rng.random() < .5 else 2]
 
 def fourfold(rng: random.Random, comparisons: Sequence[ComparedArms]) -> list[StanceExample]:
     "A made finding with up to four claims on it."

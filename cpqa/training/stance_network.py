@@ -32,7 +32,7 @@ from ..passages.cross_encoders import INPUTS, TokenPair, encode_pairs, feed, pad
 from ..retrieval.encoders import minilm_folder
 from ..retrieval.openvino_models import Measured, ModelError, hushed, load_network, reason
 from .hard_negatives import TrainingError
-from .made_findings import true_to_tell
+from .made_findings import ComparedArms, true_to_tell
 from .stance_examples import Parts, StanceExample, StanceMix, TrialFinding, WrittenClaim
 from .training_run import (RUN, WEIGHTS, FitSettings, Point, begin, by_length, demand_same, last_checkpoint, seal, seeded,
                                         short_numbers, work_folder, write_curve)
@@ -179,7 +179,7 @@ class StanceSettings(Record, frozen=True):
     max_steps: int = 0             # if above 0: no more steps
     bf16: bool | None = None       # multiply in sixteen bits? None is where the machine is fast at it
     log_every: int = 50            # steps between two points of the curve
-    save_every: int = 200          # steps between two checkpoints
+    save_every: int = 100          # steps between two checkpoints
 
     def __post_init__(self):
         if not (self.learning_rate > 0 and self.head > 0 and 0 <= self.warmup < 1 and 0 <= self.dropout < 1 and 0 <= self.smoothing < 1):
@@ -246,8 +246,9 @@ class _Run:
         loss = stance_loss(_logits(self.network, numbers), finding, way, self.settings.smoothing)
         if self.network.parts: loss = loss + parts_loss(numbers, self.network.truth, [e.parts for e in examples])
         loss.backward()
-        require('torch', 'train').nn.utils.clip_grad_norm_([w for w in self.network.parameters() if w.requires_grad], 1.0)
-        self.optimizer.step(), self.schedule.step(), self.optimizer.zero_grad()
+        norm = require('torch', 'train').nn.utils.clip_grad_norm_([w for w in self.network.parameters() if w.requires_grad], 1.0)
+        if math.isfinite(norm): self.optimizer.step()   # in sixteen bits a rare gradient is none
+        self.schedule.step(), self.optimizer.zero_grad()
         self.step, value = self.step + 1, loss.item()
         if not math.isfinite(value):
             raise TrainingError(f'the loss is {value} at step {self.step}: lower learning_rate, or set bf16 to False')
@@ -291,9 +292,13 @@ def _same(settings: StanceSettings, epochs: Sequence[Epoch], start: str, marked:
 
 def _begun(settings: StanceSettings, start: Path | None) -> tuple[Any, Any]:
     "The network to train, and its tokenizer: of an earlier training with this head, or its BERT with a new one."
-    if start is None: return stance_network(settings.base, settings.dropout, settings.parts)
-    network, tokenizer = read_stance(start, settings.dropout)
-    return network if network.parts == settings.parts else _module(network.bert, settings.dropout, settings.parts), tokenizer
+    if start is None: network, tokenizer = stance_network(settings.base, settings.dropout, settings.parts)
+    else: network, tokenizer = read_stance(start, settings.dropout)
+    if network.parts != settings.parts: network = _module(network.bert, settings.dropout, settings.parts)
+    network.bert.set_attn_implementation('eager')   # on two cores it goes back three times as fast as torch's own
+    for part in network.bert.modules():
+        if isinstance(part, require('torch', 'train').nn.Dropout): part.p = 0.0   # numbers by chance cost a third of a step
+    return network, tokenizer
 
 def _finished(run: _Run, tokenizer: Any, rows: Sequence[StanceExample], work: Path, out: Path) -> TrainedStance:
     folder, sources = work/'finished', Counter(e.source for e in rows)
@@ -357,9 +362,8 @@ class StanceStage(Record, frozen=True):
     epochs: int = 1
 
 STANCE_STAGES = (
-    StanceStage('first', StanceSettings(parts=False, learning_rate=8e-5, head=5e-4, smoothing=.03), StanceMix()),
-    StanceStage('parts', StanceSettings(seed=1), StanceMix(made=2500, fours=3500, on_marked=2, marked_fours=4, general=0),
-                marked=True))
+    StanceStage('parts', StanceSettings(smoothing=.02),
+                StanceMix(made=3000, on_marked=4, marked_fours=2, yes_no=2, general=0), marked=True, epochs=3),)
 
 # %% ../../nbs/training/stance_network.ipynb #e3650c17
 ReadsStances = Callable[[Sequence[tuple[str, InContext]]], Sequence[Stance]]
@@ -378,15 +382,20 @@ def _found_first(read: ReadsStances, trials: Sequence[TrialFinding]) -> list[Mea
     return [Measured(f'a marked sentence is {name}, Evidence Inference', sum(r < n for r in ranks) / len(ranks), len(ranks))
             for name, n in (('first', 1), ('among three', 3))]
 
+def _told_rightly(read: ReadsStances, some: Sequence[tuple[ComparedArms, str, InContext]]) -> list[bool]:
+    "Of comparisons, what happened in them, and a sentence that tells it, each asked in both directions: is the way right?"
+    rows = [((f'Does {of.intervention} {word} {of.outcome} compared with {of.comparator}?', said), true_to_tell(value, told))
+            for of, value, said in some for told, word in (('+', 'increase'), ('-', 'reduce'))]
+    return [(s.yes > s.no) == true for s, (_, true) in zip(read([pair for pair, _ in rows]), rows)]
+
 def _ways(read: ReadsStances, trials: Sequence[TrialFinding]) -> list[Measured]:
-    "Is the way right, asked in both directions, with the arms in both places?"
-    rows = [((f'Does {of.intervention} {word} {of.outcome} compared with {of.comparator}?', t.on[0]),
-             true_to_tell(t.value, told if of is t.of else {'+': '-', '-': '+'}[told]), t.value)
-            for t in trials for of in (t.of, t.of.exchanged) for told, word in (('+', 'increase'), ('-', 'reduce'))]
-    right = [((s.yes > s.no) == true, value) for s, (_, true, value) in zip(read([r[0] for r in rows]), rows)]
-    some = [r for r, value in right if value != '0']
-    return [Measured('the way is right, both directions and arms', sum(r for r, _ in right) / len(right), len(right)),
-            *([Measured('likewise, where there was a difference', sum(some) / len(some), len(some))] if some else [])]
+    "Is the way right, asked in both directions, as the prompt names the arms, and with a control named first?"
+    asked = {'as asked': [(t.of, t.value, t.on[0]) for t in trials],
+             'as asked, where there was a difference': [(t.of, t.value, t.on[0]) for t in trials if t.value != '0'],
+             'a control named first, where there was a difference':
+                 [(t.of.exchanged, MIRROR[t.value], t.on[0]) for t in trials if t.value != '0' and t.of.controlled]}
+    right = {what: _told_rightly(read, some) for what, some in asked.items() if some}
+    return [Measured(f'the way is right, both directions, {what}', sum(r) / len(r), len(r)) for what, r in right.items()]
 
 # %% ../../nbs/training/stance_network.ipynb #329ddc9a
 def stance_figures(read: ReadsStances, trials: Sequence[TrialFinding],
