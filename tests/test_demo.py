@@ -2,13 +2,16 @@
 import gzip
 import json
 import re
+import tarfile
 import unicodedata
 
 import pytest
+from lxml import etree
 from msgspec.structs import replace
 
 from cpqa.libraries import DEMO_VECTORS
 from cpqa.literature.demo_notes import DEMO_FILE, DemoNote, demo_notes
+from cpqa.literature.study_kinds import STUDY_KINDS
 from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.retrieval.encoders import KnownVectors
 from cpqa.retrieval.encoders import EmbeddedEncoder
@@ -37,9 +40,32 @@ def beir(data_dir) -> dict:
 
 
 @pytest.fixture(scope='module')
-def source_runs(pqal, beir) -> set:
+def rct(data_dir) -> dict:
+    with gzip.open(data_dir/'rct'/'corpus.jsonl.gz', 'rt', encoding='utf-8') as f:
+        return {d['_id']: d for d in map(json.loads, f)}
+
+
+@pytest.fixture(scope='module')
+def pages(data_dir) -> dict:
+    "Id as in the notes, without its part -> address and text of a page for patients."
+    begins, out = {'1_CancerGov_QA': 'NCI', '4_MPlus_Health_Topics_QA': 'MPLUS'}, {}
+    with tarfile.open(data_dir/'medquad'/'medquad_1-9_xml.tar.gz') as packed:
+        for member in packed:
+            begin = next((b for folder, b in begins.items() if f'{folder}/' in member.name), '')
+            if not begin or not member.isfile(): continue
+            page = etree.parse(packed.extractfile(member), etree.XMLParser(resolve_entities=False, no_network=True)).getroot()
+            out[f'{begin}-{page.get("id")}'] = page.get('url').replace('http://', 'https://'), ' '.join(page.itertext())
+    return out
+
+
+def page_of(n: DemoNote) -> str: return n.id.partition('.')[0]
+
+
+@pytest.fixture(scope='module')
+def source_runs(pqal, beir, rct, pages) -> set:
     "Every run of words in every document of the data; titles are facts of the bibliography and are left out."
-    texts = [d['text'] for d in beir.values()] + [' '.join(r['CONTEXTS']) + ' ' + r['LONG_ANSWER'] for r in pqal.values()]
+    texts = [d['text'] for d in [*beir.values(), *rct.values()]] + [' '.join(r['CONTEXTS']) + ' ' + r['LONG_ANSWER'] for r in pqal.values()]
+    texts += [pages[id][1] for id in {page_of(n) for n in NOTES if n.url}]
     return {run for text in texts for run in runs(text)}
 
 
@@ -51,8 +77,11 @@ def test_they_cover_what_patients_ask():
 
 def test_each_line_is_a_note_and_nothing_else():
     lines = [json.loads(line) for line in DEMO_FILE.read_text(encoding='utf-8').splitlines()]
-    assert all(set(line) == {'id', 'title', 'year', 'mesh', 'cancer', 'topic', 'text'} for line in lines)
-    assert [int(n.id) for n in NOTES] == sorted({int(n.id) for n in NOTES})
+    assert all(set(line) == {'id', 'title', 'year', 'mesh', 'cancer', 'topic', 'text', 'kind', 'url'} for line in lines)
+    papers = [int(n.id) for n in NOTES if not n.url]
+    assert papers == sorted(set(papers)) and len({n.id for n in NOTES}) == len(NOTES)
+    assert [n.id for n in NOTES if n.kind not in (*STUDY_KINDS, '')] == []
+    assert all((n.kind == 'information page') == bool(n.url) for n in NOTES)
 
 
 def test_their_text_is_plain():
@@ -62,8 +91,9 @@ def test_their_text_is_plain():
     assert [n.id for n in NOTES if not n.text.endswith('.') or n.text != ' '.join(n.text.split())] == []
 
 
-def test_every_pmid_stands_in_the_data(beir, pqal):
-    assert [n.id for n in NOTES if n.id not in beir and n.id not in pqal] == []
+def test_every_source_stands_in_the_data(beir, pqal, rct, pages):
+    assert [n.id for n in NOTES if not n.url and n.id not in beir and n.id not in pqal and n.id not in rct] == []
+    assert [n.id for n in NOTES if n.url and pages.get(page_of(n), ('',))[0] != n.url] == []
 
 
 def titles(paper: dict) -> list[list[str]]:
@@ -72,8 +102,11 @@ def titles(paper: dict) -> list[list[str]]:
     return [w for end in ends if (w := words(paper['title'][:end]))]
 
 
-def unlike(n: DemoNote, beir: dict, pqal: dict) -> str:
+def unlike(n: DemoNote, beir: dict, pqal: dict, rct: dict) -> str:
     "What a note says of its paper and the data say otherwise."
+    if n.id in rct:
+        own = (' '.join(rct[n.id]['title'].split()), rct[n.id]['metadata']['year'])
+        return '' if (n.title, n.year) == own or n.id in pqal else f'{n.id}: title or year are not {own}'
     if n.id in pqal:
         paper = pqal[n.id]
         own = (paper['QUESTION'], int(paper['YEAR']) if paper['YEAR'] else None, set(paper['MESHES']))
@@ -83,19 +116,22 @@ def unlike(n: DemoNote, beir: dict, pqal: dict) -> str:
     return '' if not known or words(n.title) in known else f'{n.id}: {n.title!r} is not {beir[n.id]["title"]!r}'
 
 
-def test_title_year_and_headings_are_the_papers_own(beir, pqal):
-    faults = [fault for n in NOTES if (fault := unlike(n, beir, pqal))]
+def test_title_year_and_headings_are_the_papers_own(beir, pqal, rct):
+    faults = [fault for n in NOTES if not n.url and (fault := unlike(n, beir, pqal, rct))]
     assert not faults, '\n'.join(faults)
 
 
-def test_another_title_year_or_heading_would_be_found(beir, pqal):
-    known, other = next(n for n in NOTES if n.id in pqal), next(n for n in NOTES if n.id not in pqal and titles(beir[n.id]))
+def test_another_title_year_or_heading_would_be_found(beir, pqal, rct):
+    known = next(n for n in NOTES if n.id in pqal and n.id not in rct)
+    other = next(n for n in NOTES if n.id in beir and n.id not in pqal and n.id not in rct and titles(beir[n.id]))
+    trial = next(n for n in NOTES if n.id in rct and n.id not in pqal)
     for wrong in (replace(known, title=known.title + ' Yes.'), replace(known, year=1066), replace(known, mesh=('Tea',)),
-                  replace(other, title='Tea'), replace(other, year=2020)): assert unlike(wrong, beir, pqal)
+                  replace(other, title='Tea'), replace(other, year=2020), replace(trial, year=1066)): assert unlike(wrong, beir, pqal, rct)
 
 
-def test_no_note_shares_a_run_of_words_with_any_document(source_runs, beir, pqal):
-    ours = lambda n: runs(n.text) if n.id in pqal or titles(beir[n.id]) else runs(n.text) | runs(n.title)    # a heading of our own
+def test_no_note_shares_a_run_of_words_with_any_document(source_runs, beir, pqal, rct):
+    known = lambda n: n.id in pqal or n.id in rct or n.id in beir and titles(beir[n.id])
+    ours = lambda n: runs(n.text) if known(n) else runs(n.text) | runs(n.title)    # a heading of our own
     shared = {n.id: ' '.join(run) for n in NOTES for run in ours(n) & source_runs}
     assert shared == {}
 

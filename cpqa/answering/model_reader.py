@@ -81,9 +81,9 @@ def _ask(asked: _Asked, retries: int, max_tokens: int, on_text: Callable[[str], 
 def _letters(text: str) -> str: return ' '.join(re.findall(r'[^\W_]+', text.casefold()))
 
 def carried(items: Sequence[str], claims: Sequence[CheckedClaim]) -> tuple[str, ...]:
-    "The items that a claim which holds names, in its text or in a quote."
+    "The items that a claim which holds names, in its text or in a quote, each once."
     said = [f' {_letters(t)} ' for c in claims if c.holds for t in (c.text, *(q.quote for q in c.citations))]
-    return tuple(i for i in items if _letters(i) and not unsafe(i) and any(f' {_letters(i)} ' in s for s in said))
+    return tuple(i for i in dict.fromkeys(items) if _letters(i) and any(f' {_letters(i)} ' in s for s in said) and not unsafe(i))
 
 # %% ../../nbs/answering/model_reader.ipynb #2a650886
 def _line(claim: CheckedClaim) -> str:

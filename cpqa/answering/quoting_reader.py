@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MOST', 'is_aim', 'candidates', 'QuoteWeights', 'shipped_quote_weights', 'answer_probability', 'section_share',
-           'matching', 'passage_probability', 'sentence_probability', 'pick', 'best_sentences', 'standing',
-           'unmentioned', 'disagreements', 'by_label', 'trust', 'quoted', 'only_sound', 'QuotingReader',
+           'matching', 'worth_reading', 'passage_probability', 'sentence_probability', 'pick', 'best_sentences',
+           'standing', 'unmentioned', 'disagreements', 'by_label', 'trust', 'quoted', 'only_sound', 'QuotingReader',
            'quoting_reader']
 
 # %% ../../nbs/answering/quoting_reader.ipynb #5a0fddf4
@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import combinations
+from itertools import islice, product
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +25,7 @@ from .citations import checked, cite, commands
 from .direction import Direction, direction
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
-from .stance import Stance, StanceModel, in_context, shipped_stance
+from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
 from .verdict import Heard, Verdict, asks_for_label, verdict
 from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
 from ..core.redaction import short
@@ -33,9 +33,9 @@ from ..core.remarks import Remark, remark
 from ..core.text_analysis import ENGLISH
 from ..literature.study_kinds import is_review
 from ..passages.calibration import calibrator
-from ..passages.rerankers import CosineReranker, Reranker, sound_scores
+from ..passages.rerankers import BM25Reranker, CosineReranker, Reranker, sound_scores
 from ..passages.sentences import Span, sentences
-from ..passages.two_stage import comparable
+from ..passages.two_stage import comparable, picked
 from ..retrieval.encoders import Encoder
 from ..retrieval.vectors import embedded_text
 
@@ -110,6 +110,12 @@ def matching(score: float, weights: QuoteWeights, what: str = 'probability') -> 
 # %% ../../nbs/answering/quoting_reader.ipynb #c836e58b
 MOST = 48   # sentences that the network reads for one question
 
+def worth_reading(question: str, found: Sequence[tuple[Document, Span]]) -> list[tuple[Document, Span]]:
+    "Of the candidates at most `MOST`, by the words of the question and the rank of the passage, in their order."
+    if len(found) <= MOST: return list(found)
+    alone = [Passage(d.id, a, b, d.text[a:b]) for d, (a, b) in found]
+    return [found[i] for i in sorted(picked(alone, [BM25Reranker().score(question, alone), -np.arange(len(alone), dtype=float)], MOST))]
+
 def passage_probability(evidence: Sequence[Evidence], found: Sequence[tuple[Document, Span]]) -> np.ndarray:
     "For each sentence the best probability of a passage that holds it; NaN where none is known."
     out = np.full(len(found), np.nan)
@@ -178,11 +184,13 @@ def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
     return [w for w in words if w.lower() not in _ASKING and not set(ENGLISH.analyze(w)) <= held]
 
 # %% ../../nbs/answering/quoting_reader.ipynb #ba671f7d
+_MOST_PAIRS = 9
+
 def disagreements(citations: Sequence[Citation], ways: Sequence[str]) -> list[Remark]:
-    "A remark for each pair of quotes, of different papers, of which one points to yes and the other to no."
-    pairs = combinations(zip(citations, ways), 2)
-    return [remark('disagree', yes=(a if way == 'for' else b).label, no=(b if way == 'for' else a).label)
-            for (a, way), (b, other) in pairs if {way, other} == {'for', 'against'} and a.pmid != b.pmid]
+    "A remark for each pair of quotes, of different papers, of which one points to yes and the other to no; at most `_MOST_PAIRS`."
+    yes, no = ([c for c, way in zip(citations, ways) if way == wanted] for wanted in ('for', 'against'))
+    pairs = (remark('disagree', yes=a.label, no=b.label) for a, b in product(yes, no) if a.pmid != b.pmid)
+    return list(islice(pairs, _MOST_PAIRS))
 
 # %% ../../nbs/answering/quoting_reader.ipynb #9c2cd79a
 _CARRIES = {'yes': ('for',), 'no': ('against',), 'maybe': ('for', 'against')}
@@ -264,7 +272,7 @@ def _heard(question: str, given: _Scored, found: _Found) -> tuple[Verdict | None
     "For a question that a yes or a no answers, what the papers say; and where each candidate points."
     if not given.stances or not asks_for_label(question): return None, [''] * len(found)
     heard = [Heard(found[i][0].id, float(given.scores[i]), given.stances[i], _rule(question, *found[i])) for i in given.order]
-    said, ways = verdict(heard), [''] * len(found)
+    said, ways = verdict(heard, ordered=order_is_told(question)), [''] * len(found)
     for i, way in zip(given.order, said.ways): ways[i] = way
     return said, ways
 
@@ -290,7 +298,7 @@ def _quotes(reader: 'QuotingReader', given: _Scored, found: _Found, said: Verdic
 def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     "What `QuotingReader.read` does, but for the check of each quote."
     question = g.meant or g.question
-    found = candidates(g.evidence, g.documents)[:MOST]
+    found = worth_reading(question, candidates(g.evidence, g.documents))
     given = _scored(reader, question, found, g)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=g.confidence, notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')
