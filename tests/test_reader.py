@@ -142,7 +142,7 @@ def test_a_denial_is_no_repetition_and_is_named():
 
 def test_the_first_quote_carries_the_label():
     documents, evidence = library(3, 'Coffee came late. Tea helped {i} adults to sleep.')
-    model = Says(lambda s: Stance(.8, .95, .01) if 'Tea' in s.sentence else Stance(.95, .1, .1))
+    model = Says(lambda s: Stance(.8, .95, .01) if 'Tea' in s.sentence else Stance(.81, .3, .1))
     answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea help adults to sleep?', evidence, documents))
     assert answer.label == 'yes' and answer.citations[0].quote.startswith('Tea helped')
 
@@ -157,7 +157,7 @@ def test_questions_that_a_label_would_mislead_get_none(question):
 
 def test_retracted_papers_and_notices_are_neither_quoted_nor_counted():
     documents, evidence = library(3, 'Tea helped adults to sleep well.')
-    reader = QuotingReader(stance=Says(), weights=EVEN)
+    reader = QuotingReader(stance=Says(lambda s: Stance(.95, .97, .01)), weights=EVEN)
     asked = lambda documents: reader.read(Gathered('Does tea help adults to sleep?', evidence, documents))
     assert asked(documents).label == 'yes' and sum(asked(documents).counts.values()) == 3
     for change in (dict(publication_types=('Retracted Publication',)), dict(publication_types=('Retraction of Publication',)),
@@ -194,7 +194,8 @@ def test_scores_are_probabilities_and_grow_with_the_finding(rows):
 
 stances = st.tuples(probability, probability, probability).filter(lambda s: s[1] + s[2] <= 1).map(lambda s: Stance(*s))
 RULES = {'for': 'against', 'against': 'for', 'unclear': 'unclear'}
-heards = st.lists(st.builds(Heard, st.sampled_from('abcd'), probability, stances, st.sampled_from(list(RULES))), max_size=12)
+heards = st.lists(st.builds(Heard, st.sampled_from('abcd'), probability, stances, st.sampled_from(list(RULES)), st.just(True), st.just(False)),
+                  max_size=12)
 
 
 @examples(100)

@@ -41,7 +41,12 @@ def asked(question: str, document: Document) -> Answer:
     p = calibrator(ranker.describe()).probability(scores)
     best = np.argsort(-scores, kind='stable')[:10]
     return QuotingReader().read(
-        Gathered(question, [Evidence(passages[i], float(scores[i]), probability=float(p[i])) for i in best], {document.id: document})
+        Gathered(
+            question,
+            [Evidence(passages[i], float(scores[i]), probability=float(p[i])) for i in best],
+            {document.id: document},
+            reranker=ranker,
+        )
     )
 
 

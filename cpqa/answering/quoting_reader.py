@@ -25,7 +25,8 @@ from .citations import checked, cite, commands
 from .direction import Direction, direction
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
-from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
+from .stance import Stance, StanceModel, compares, in_context, order_is_told, shipped_stance
+from .trial_comparisons import ps_say
 from .verdict import Heard, Verdict, asks_for_label, verdict
 from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
 from ..core.redaction import short
@@ -60,7 +61,7 @@ def candidates(evidence: Sequence[Evidence], documents: Mapping[str, Document]) 
         for start, end in sentences(document):
             if not (e.passage.start <= start and end <= e.passage.end) or (document.id, (start, end)) in found: continue
             said, section = document.text[start:end], next((s.label for s in document.sections if s.start <= start < s.end), '')
-            if not is_aim(said, section) and not commands(Document(document.id, document.title, said)):
+            if ' | ' not in said and not is_aim(said, section) and not commands(Document(document.id, document.title, said)):
                 found.setdefault((document.id, (start, end)), (document, (start, end)))
     return list(found.values())
 
@@ -271,8 +272,10 @@ def _rule(question: str, document: Document, span: Span) -> Direction:
 def _heard(question: str, given: _Scored, found: _Found) -> tuple[Verdict | None, list[str]]:
     "For a question that a yes or a no answers, what the papers say; and where each candidate points."
     if not given.stances or not asks_for_label(question): return None, [''] * len(found)
-    heard = [Heard(found[i][0].id, float(given.scores[i]), given.stances[i], _rule(question, *found[i])) for i in given.order]
-    said, ways = verdict(heard, ordered=order_is_told(question)), [''] * len(found)
+    heard = [Heard(found[i][0].id, float(given.scores[i]), given.stances[i], _rule(question, *found[i]),
+                   order_is_told(question, found[i][0].title), ps_say(found[i][0].text[slice(*found[i][1])], set(), {}) > 0)
+             for i in given.order]
+    said, ways = verdict(heard, compares(question)), [''] * len(found)
     for i, way in zip(given.order, said.ways): ways[i] = way
     return said, ways
 
