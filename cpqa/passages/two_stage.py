@@ -85,7 +85,7 @@ class TwoStage:
 
     def choose(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int,
                route: dict[str, str] | None = None) -> 'Selection':
-        "The best `n` passages of `documents`, which come best first, for `question`, whose embedding is `vector`, of shape (dim,) or (forms, dim)."
+        "The best `n` of `documents`, which come best first, for `question`, embedded as `vector`: (dim,), or (forms, dim) of its forms."
         return _choose(self, question, vector, documents, n, route or {})
 
     def select(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int,

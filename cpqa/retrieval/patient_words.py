@@ -81,10 +81,11 @@ def both_forms(question: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((question, in_literature(question))))
 
 # %% ../../nbs/retrieval/patient_words.ipynb #9a10c010
-_PAIRS = (('tumor', 'tumour'), ('emia', 'aemia'), ('emic', 'aemic'), ('hem(?=[aio]|orr)', 'haem'), ('esophag', 'oesophag'), ('edema', 'oedema'),
-          ('ped(?=iatr)', 'paed'), ('gynec', 'gynaec'), ('rrhe(?=a|ic)', 'rrhoe'), ('estr(?=o|adi)', 'oestr'), ('anesth', 'anaesth'),
-          ('fet(?=al$|us)', 'foet'), ('cecum', 'caecum'), ('orthoped', 'orthopaed'), ('leuk(?=o)', 'leuc'), ('fiber', 'fibre'), ('center', 'centre'),
-          ('color(?!ec)', 'colour'), ('behavior', 'behaviour'), ('etiolog', 'aetiolog'), ('celiac', 'coeliac'), ('sulf', 'sulph'))
+_PAIRS = (('tumor', 'tumour'), ('emia', 'aemia'), ('emic', 'aemic'), ('hem(?=[aio]|orr)', 'haem'), ('esophag', 'oesophag'),
+          ('edema', 'oedema'), ('ped(?=iatr)', 'paed'), ('gynec', 'gynaec'), ('rrhe(?=a|ic)', 'rrhoe'), ('estr(?=o|adi)', 'oestr'),
+          ('anesth', 'anaesth'), ('fet(?=al$|us)', 'foet'), ('cecum', 'caecum'), ('orthoped', 'orthopaed'), ('leuk(?=o)', 'leuc'),
+          ('fiber', 'fibre'), ('center', 'centre'), ('color(?!ec)', 'colour'), ('behavior', 'behaviour'), ('etiolog', 'aetiolog'),
+          ('celiac', 'coeliac'), ('sulf', 'sulph'))
 _ENDS = (('iz(?=(e[ds]?|ing|ations?)$)', 'is'), ('yz(?=(e[ds]?|ing)$)', 'ys'))
 _PATTERNS = [(re.compile(f'(?<![aoc]){a}' if a[0] in 'eh' else a), b) for a, b in (*_PAIRS, *_ENDS)]
 _BACK = [(re.compile(b + (re.search(r'\(.*', a) or [''])[0]), re.sub(r'\(.*', '', a)) for a, b in (*_PAIRS, *_ENDS)]

@@ -93,8 +93,8 @@ def forms(word: str) -> list[str]:
     word = word.lower()
     others = {spelled(word), *number_forms(spelled(word)), *([word[:-1]] if word.endswith('ys') else [])} - {word}
     strange = not (_is_word(word) or _is_word(spelled(word)))
-    others |= {s for s in spellings(word) if _is_word(spelled(s))}
-    return [word, *sorted(o for o in others if _is_word(o) or _is_word(spelled(o)) and o in spellings(word) or strange and o in (f'{word}s', word.removesuffix('s'))
+    abroad = {s for s in spellings(word) if _is_word(spelled(s))}
+    return [word, *sorted(o for o in others | abroad if _is_word(o) or o in abroad or strange and o in (f'{word}s', word.removesuffix('s'))
                           and not _ADJECTIVE.search(word))]
 
 # %% ../../nbs/retrieval/rule_rewriter.ipynb #2b5882e4
