@@ -7,6 +7,7 @@ __all__ = ['RRF_K', 'Search', 'TermRetriever', 'reciprocal_rank_fusion', 'fallin
 
 # %% ../../nbs/retrieval/term_search.ipynb #f2500ad4
 from collections.abc import Callable, Sequence
+from math import log1p
 from typing import Protocol
 
 import tantivy
@@ -32,11 +33,18 @@ class TermRetriever:
 
     def query(self, text: str) -> tantivy.Query:
         "The query that a text becomes: any of its terms, each counted once; of the ways to say a part, the best counts."
-        q, schema = tantivy.Query, self.library.terms.schema
-        term = lambda t: q.term_query(schema, self.field, t)
-        some = lambda queries: q.boolean_query([(tantivy.Occur.Should, x) for x in queries])
-        best = lambda ways: q.disjunction_max_query([some(map(term, way)) for way in ways])
-        return some(term(ways[0][0]) if len(ways) == 1 else best(ways) for ways in _parts(text))
+        q, should, must = tantivy.Query, tantivy.Occur.Should, tantivy.Occur.Must
+        term = lambda t: q.term_query(self.library.terms.schema, self.field, t)
+        said = lambda ways: [q.boost_query(q.boolean_query([(must if i else should, term(t)) for t in way]), self._share(ways, way))
+                             for i, way in enumerate(ways)]
+        return q.boolean_query([(should, term(w[0][0]) if len(w) == 1 else q.disjunction_max_query(said(w))) for w in _parts(text)])
+
+    def _share(self, ways: tuple[tuple[str, ...], ...], way: tuple[str, ...]) -> float:
+        "What a way counts: no more terms than were written, and a word in place of a word as no rarer than that."
+        if len(way) > 1 or len(ways[0]) > 1: return min(1.0, len(ways[0]) / len(way))
+        total, held = len(self.library), [self.library.searcher.doc_freq(self.field, w[0]) for w in (ways[0], way)]
+        written, rarity = (log1p((total - n + 0.5) / (n + 0.5)) for n in held)
+        return min(1.0, written / rarity)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         "For each query, the best `k` documents that share a term with it, `in_order`."
