@@ -33,10 +33,9 @@ class TermRetriever:
 
     def query(self, text: str) -> tantivy.Query:
         "The query that a text becomes: any of its terms, each counted once; of the ways to say a part, the best counts."
-        q, should, must = tantivy.Query, tantivy.Occur.Should, tantivy.Occur.Must
+        q, should = tantivy.Query, tantivy.Occur.Should
         term = lambda t: q.term_query(self.library.terms.schema, self.field, t)
-        said = lambda ways: [q.boost_query(q.boolean_query([(must if i else should, term(t)) for t in way]), self._share(ways, way))
-                             for i, way in enumerate(ways)]
+        said = lambda ways: [q.boost_query(q.boolean_query([(should, term(t)) for t in way]), self._share(ways, way)) for way in ways]
         return q.boolean_query([(should, term(w[0][0]) if len(w) == 1 else q.disjunction_max_query(said(w))) for w in _parts(text)])
 
     def _share(self, ways: tuple[tuple[str, ...], ...], way: tuple[str, ...]) -> float:
