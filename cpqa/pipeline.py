@@ -30,10 +30,11 @@ from .passages.two_stage import Selection, TwoStage, rerank_documents, title_pas
 from .retrieval.boolean import BooleanIndex
 from .retrieval.dual_path import HSRDR, AsIs, Retrieval
 from .retrieval.encoders import CachedEncoder, Encoder
+from .retrieval.patient_words import both_forms
 from .retrieval.query_ladder import Rewriter
 from .retrieval.rewriters import rewriter
 from .retrieval.sources import Meaning, Scope, Shelved, Source as SearchedSource, opened_source, scope_of
-from .retrieval.term_search import Search, TermRetriever, fuse
+from .retrieval.term_search import Search, TermRetriever, fuse, in_both_forms
 from .retrieval.vectors import DenseRetriever, PassageVectors, Split, VectorPart, Vectors
 
 # %% ../nbs/pipeline.ipynb #5a1672e4
@@ -279,7 +280,7 @@ def _searched(
     searches: list[Search] = []
     if retriever == 'boolean': searches.append(lambda queries, k: [list(qa.boolean.search(q, k).hits) for q in queries])
     if retriever in ('bm25', 'hybrid'): searches.append(TermRetriever(qa.library).search)
-    if retriever in ('dense', 'hybrid'): searches.append(DenseRetriever(qa.vectors).search)
+    if retriever in ('dense', 'hybrid'): searches.append(in_both_forms(DenseRetriever(qa.vectors).search))
     rankings = [(cut(s) if cut else s)([query], deep)[0] for s in searches]
     hits = rankings[0] if len(rankings) == 1 else fuse(*rankings)
     return (hits if reranker is None or isinstance(reranker, str) else qa.reranked(query, hits, reranker))[:k]
@@ -346,19 +347,20 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
     encoder, kept = source.encoder(), source.kept()
     if kept is not None: stage = qa.two_stage(kept)
     t.update((name, ms) for name, ms in list(qa.engines.loading.items()) if name not in loaded)   # what this question had to wait for
-    with t.stage('embed_question'): vector = encoder.encode([question], 'query')[0]
-    found = qa.dual_path({question: vector}, source).retrieve(question)
+    with t.stage('embed_question'): forms = encoder.encode(both_forms(question), 'query')
+    found = qa.dual_path(dict(zip(both_forms(question), forms)), source).retrieve(question)
     t.update(found.timings_ms)
     if found.question != question:   # as it was meant: a corrected spelling matches what was written
-        with t.stage('embed_question'): vector = encoder.encode([found.question], 'query')[0]
+        with t.stage('embed_question'): forms = encoder.encode(both_forms(found.question), 'query')
     with t.stage('rank_passages'):
         if kept is None: stage = qa.two_stage(source.passages(found.documents))
-        chosen = stage.choose(found.question, vector, found.documents, qa.finding.passages, {c.id: c.route for c in found.candidates})
-    sure = confidence_in(found.question, chosen.evidence, stage.reranker.describe(), encoder.describe())
+        chosen = stage.choose(found.question, forms, found.documents, qa.finding.passages, {c.id: c.route for c in found.candidates})
+    told = [confidence_in(q, chosen.evidence, stage.reranker.describe(), encoder.describe()) for q in both_forms(found.question)]
+    sure = max((p for p in told if p is not None), default=None)   # as asked or as papers say it
     trace = found.trace() | {'passages': _told(stage, chosen, _cut(qa, stage.vectors))}
     if getattr(source, 'failed', False): trace['source_failed'] = True   # one of another package may not know
     documents = {d.id: d for d in found.documents}
-    return Gathered(question, tuple(chosen.evidence), documents, meant=found.question, vector=vector, confidence=sure, encoder=encoder,
+    return Gathered(question, tuple(chosen.evidence), documents, meant=found.question, vector=forms[-1], confidence=sure, encoder=encoder,
                     reranker=stage.reranker, ranked=chosen.reranked, threshold=qa.finding.threshold,
                     library=source.told(len(found.documents)), notes=(*source.notes, *found.notes, *chosen.notes), trace=trace)
 

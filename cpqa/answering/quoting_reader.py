@@ -34,10 +34,11 @@ from ..core.remarks import Remark, remark
 from ..core.text_analysis import ENGLISH
 from ..literature.study_kinds import is_review
 from ..passages.calibration import calibrator
-from ..passages.rerankers import BM25Reranker, CosineReranker, Reranker, sound_scores
+from ..passages.rerankers import BM25Reranker, CosineReranker, Reranker, better_scores
 from ..passages.sentences import Span, sentences
 from ..passages.two_stage import comparable, picked
 from ..retrieval.encoders import Encoder
+from ..retrieval.patient_words import in_literature, without_mentioned
 from ..retrieval.vectors import embedded_text
 
 # %% ../../nbs/answering/quoting_reader.ipynb #5f71051f
@@ -133,7 +134,7 @@ def sentence_probability(question: str, found: Sequence[tuple[Document, Span]], 
     sure = calibrator(reranker.describe())
     if sure is None or not found: return np.full(len(found), np.nan)
     alone = [Passage(d.id, start, end, d.text[start:end]) for d, (start, end) in found]
-    return np.asarray(sure.probability(sound_scores(reranker.score(question, alone), alone, 'the reranker')), dtype=float)
+    return np.asarray(sure.probability(better_scores(reranker, question, alone)), dtype=float)
 
 # %% ../../nbs/answering/quoting_reader.ipynb #afd8976e
 _SAME = 0.9   # of the words of two sentences are shared: one repeats the other
@@ -181,7 +182,7 @@ _ASKING = set('what which who whom whose when where why how do does did can coul
 def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
     "The words of the question, asking words aside, whose terms stand in no quote and in no title of the quoted papers."
     held = {term for c in citations for term in ENGLISH.analyze(f'{c.title} {c.quote}')}
-    words = dict.fromkeys(re.findall(r"[\w'-]+", question))
+    words = dict.fromkeys(re.findall(r"[\w'-]+", without_mentioned(question, held)))
     return [w for w in words if w.lower() not in _ASKING and not set(ENGLISH.analyze(w)) <= held]
 
 # %% ../../nbs/answering/quoting_reader.ipynb #ba671f7d
@@ -253,7 +254,7 @@ def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) 
         p = _by_cosine(g.encoder, question, found, g.vector)
         return _Scored(p, best_sentences(p, [d for d, _ in found]), reader.scale(_COSINES), [], 'cosine', notes)
     said = [in_context(d, span) for d, span in found] if network else []
-    stances = reader.stance.read(question, said) if said else []
+    stances = reader.stance.read(in_literature(question), said) if said else []
     finding, weights = np.array([s.finding for s in stances] or [np.nan] * len(found)), reader.weights if network else _OPEN
     p = answer_probability(finding, about, alone, weights)
     if said: p = p * section_share([s.section for s in said])
@@ -301,7 +302,7 @@ def _quotes(reader: 'QuotingReader', given: _Scored, found: _Found, said: Verdic
 def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     "What `QuotingReader.read` does, but for the check of each quote."
     question = g.meant or g.question
-    found = worth_reading(question, candidates(g.evidence, g.documents))
+    found = worth_reading(in_literature(question), candidates(g.evidence, g.documents))
     given = _scored(reader, question, found, g)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=g.confidence, notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')

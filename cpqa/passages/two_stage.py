@@ -17,7 +17,7 @@ import numpy as np
 from ..core.errors import CpqaError
 from ..core.records import Document, Evidence, Hit, Passage, Record, in_order
 from ..core.redaction import short
-from .rerankers import BM25Reranker, NoReranker, Reranker, sound_scores
+from .rerankers import BM25Reranker, NoReranker, Reranker, better_scores
 from .segmenters import Segmenter
 from ..retrieval.term_search import RRF_K, Retriever, reciprocal_rank_fusion
 from ..retrieval.dual_path import source_of
@@ -85,7 +85,7 @@ class TwoStage:
 
     def choose(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int,
                route: dict[str, str] | None = None) -> 'Selection':
-        "The best `n` passages of `documents`, which come best first, for `question`, whose embedding is `vector` of shape (dim,)."
+        "The best `n` of `documents`, which come best first, for `question`, embedded as `vector`: (dim,), or (forms, dim) of its forms."
         return _choose(self, question, vector, documents, n, route or {})
 
     def select(self, question: str, vector: np.ndarray, documents: Sequence[Document], n: int,
@@ -155,7 +155,7 @@ def _ranked(stage: TwoStage, question: str, passages: list[Passage], cosines: np
     "The passages that are ranked for the best `n`, and their cosines: all, or those picked by words and meaning."
     most = len(passages) if stage.ranked is None else max(stage.ranked, n)
     if len(passages) <= most: return passages, cosines
-    at = picked(passages, [BM25Reranker().score(question, passages), cosines], most)
+    at = picked(passages, [better_scores(BM25Reranker(), question, passages), cosines], most)
     return [passages[i] for i in at], cosines[at]
 
 # %% ../../nbs/passages/two_stage.ipynb #1033e889
@@ -194,7 +194,7 @@ def _rerank(stage: TwoStage, question: str, passages: Sequence[Passage], cosines
         if done and stage.budget_ms is not None:
             if (begun - start + len(wave) * max(sum(took) / done, took[-1] / size)) * 1000 > stage.budget_ms: return scores, 'time', ()
         some = [passages[i] for i in wave]
-        try: scores[wave] = sound_scores(stage.reranker.score(question, some), some, 'it')
+        try: scores[wave] = better_scores(stage.reranker, question, some, 'it')
         except Exception as e: return np.full(len(passages), np.nan), 'failed', (_fault(stage.reranker, e),)
         took.append(stage.clock() - begun)
         if not in_waves or done + size >= len(passages): continue
@@ -242,7 +242,8 @@ class Selection(Record, frozen=True):
 def _choose(stage: TwoStage, question: str, vector: np.ndarray, documents: Sequence[Document], n: int, route: dict[str, str]) -> Selection:
     start = stage.clock()
     every, rows = stage.candidates(documents)
-    passages, cosines = _ranked(stage, question, every, _vectors(stage).of_rows(rows) @ vector, n)
+    stored = _vectors(stage).of_rows(rows)
+    passages, cosines = _ranked(stage, question, every, np.maximum.reduce([stored @ v for v in np.atleast_2d(vector)]), n)
     by_id = {d.id: d for d in documents}
     place = {id: rank for rank, id in enumerate(by_id, 1)}
     first, ranks = best_first(passages, cosines), np.array([place[p.doc_id] for p in passages])
@@ -276,7 +277,7 @@ def rerank_documents(question: str, hits: Sequence[Hit], passages: Sequence[Pass
     """The hits by the score of each one's best passage, and their ranks where the reranker has a weight for them (`with_first`); those
     of which no passage is given follow in their order."""
     best: dict[str, float] = {}
-    for passage, score in zip(passages, sound_scores(reranker.score(question, passages), passages, 'the reranker')):
+    for passage, score in zip(passages, better_scores(reranker, question, passages)):
         best[passage.doc_id] = max(best.get(passage.doc_id, -math.inf), float(score))
     seen = [(rank, h.id) for rank, h in enumerate(hits, 1) if h.id in best]
     sums = with_first(np.array([best[id] for _, id in seen]), np.array([rank for rank, _ in seen]), first_weight(reranker))

@@ -24,7 +24,8 @@ from ..core.records import Document, Fetched, Hit, Record
 from ..core.redaction import short
 from ..literature.library import DamagedLibrary, Documents
 from ..literature.pmc import review
-from .term_search import RRF_K, Retriever, falling, fuse, reciprocal_rank_fusion
+from .patient_words import both_forms
+from .term_search import RRF_K, Retriever, falling, fuse, in_both_forms, reciprocal_rank_fusion
 from .query_ladder import BooleanQuery, Result, Rewriter, Rewriting, Rung, walk
 
 # %% ../../nbs/retrieval/dual_path.ipynb #9f4bb4f9
@@ -86,6 +87,7 @@ class Retrieval(Record, frozen=True):
     dropped: dict[str, str] = {}             # id -> why it did not stay
     notes: tuple[str, ...] = ()              # what failed, what was corrected
     timings_ms: dict[str, float] = {}        # route or step -> milliseconds
+    forms: tuple[str, ...] = ()              # the question and how the literature says it, where the two differ: both were searched
 
     def trace(self) -> dict[str, Any]:
         "All but the documents, of which it says how many, as plain JSON values."
@@ -171,7 +173,7 @@ def _terms(path: HSRDR, rewriting: Rewriting) -> tuple[list[Hit], tuple[Rung, ..
 def _meaning(path: HSRDR, rewriting: Rewriting) -> list[Hit]:
     if path.dense is None: return []
     k = path.depth * (4 if path.since or path.until else 1)   # the years are only known once the documents are here
-    rankings = path.dense.search(list(rewriting.texts), k)
+    rankings = in_both_forms(path.dense.search)(list(rewriting.texts), k)
     return rankings[0] if len(rankings) == 1 else falling(reciprocal_rank_fusion(rankings, RRF_K))[:k]
 
 # %% ../../nbs/retrieval/dual_path.ipynb #6d5257f7
@@ -302,4 +304,4 @@ def _retrieve(path: HSRDR, question: str) -> Retrieval:
         rewriting.question, tuple(Candidate(d.id, route[id], source_of(d), h.score, ranks[0].get(id), ranks[1].get(id))
                                   for (d, id), h in zip(candidates, scores)),
         tuple(documents), audit, dropped | without, (*rewriting.notes, *notes, *more, *others),
-        {'rewrite': rewrite_ms, **times, 'documents': fetch_ms})
+        {'rewrite': rewrite_ms, **times, 'documents': fetch_ms}, forms if len(forms := both_forms(rewriting.question)) > 1 else ())

@@ -23,6 +23,7 @@ from ..core.records import Record
 from ..core.redaction import short
 from ..literature.cancer_lexicon import Lexicon, number_forms, spelled
 from ..literature.demo_notes import demo_notes
+from .patient_words import patient_words
 
 # %% ../../nbs/retrieval/spelling.ipynb #28105bd4
 _PLAIN = re.compile('[a-z]+')
@@ -49,7 +50,8 @@ def medical_words() -> Counter[str]:
     """The words of the cancer lexicon, of the demo notes and of `_COMMON`, in comparing spelling, each with its count in the notes; 1 at
     least, and 3 those of `_COMMON`."""
     notes = Counter(_PLAIN.findall(' '.join(f'{n.title} {n.text}' for n in demo_notes()).lower()))
-    found = Counter({w: 1 for w in _PLAIN.findall(' '.join(Lexicon.load().terms).lower())} | dict.fromkeys(_COMMON, 3))
+    brands = (w.said for w in patient_words() if w.kind == 'brand')
+    found = Counter({w: 1 for w in _PLAIN.findall(' '.join([*Lexicon.load().terms, *brands]).lower())} | dict.fromkeys(_COMMON, 3))
     for word, n in notes.items(): found[word] = max(found[word], n)
     return Counter({_folded(w): n for w, n in sorted(found.items(), key=lambda item: item[1])})
 
