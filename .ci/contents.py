@@ -62,12 +62,14 @@ def measure(row: dict) -> str:
 
 
 def figures() -> str:
-    "Six results with n and interval, as the benchmarks wrote them."
+    "Results with n and interval, as the benchmarks wrote them."
     answers, abstention, claims, models, reading = (json.loads((RESULTS / f'{n}.json').read_text(encoding='utf-8'))
                                                     for n in ('answers', 'abstention', 'claim_support', 'models', 'reading'))
     found = {r['system']: r for r in reversed(models['parts']['retrieval']['rows'][:7])}
     cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and encoder']['all']
-    quotes, labels = reading['quotes']['report'], reading['labels']['report']['bioasq']
+    quotes, labels = reading['quotes']['report'], reading['labels']['report']
+    given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference'),
+             (labels['bioasq'], 'questions of BioASQ, round 10')]
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
@@ -77,9 +79,9 @@ def figures() -> str:
         ('The first quote is a sentence that physicians had marked; any of three',
          f'{share(quotes["first marked"])}; {share(quotes["any of three marked"])}',
          f'{quotes["first marked"]["n"]} questions on full texts, Evidence Inference', 'nbs/studies/reading.ipynb'),
-        ('Yes or no, where one is given (for {:.0f} % of questions)'.format(100 * labels['labelled']['value']),
-         f'{share(labels["right"])} right; always {labels["commoner answer"]} {share(labels["commoner there"])}',
-         f'{labels["right"]["n"]} of {labels["n"]} yes/no questions of BioASQ, round 10', 'nbs/studies/reading.ipynb'),
+        *(('Yes or no, where one is given (for {:.0f} % of questions)'.format(100 * row['labelled']['value']),
+           f'{share(row["right"])} right; always {row["commoner answer"]} {share(row["commoner there"])}',
+           f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
         ('Declines where the library holds no answer',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),

@@ -57,6 +57,7 @@ from cpqa.evaluation.passages import part_of
 from cpqa.evaluation.statistics import bootstrap, mcnemar, wilson
 from cpqa.passages.sentences import sentences
 from cpqa.pipeline import Timings
+from cpqa.retrieval.patient_words import in_literature
 
 DATA_FILES = Path(__file__).resolve().parent.parent / 'cpqa' / 'data'
 TRUTH = {('A', 'increase'): 'yes', ('B', 'reduce'): 'yes'}  # everything else is a no
@@ -158,9 +159,9 @@ class Reads:
         do its figures say that there is no difference?"""
         if q['id'] not in self.known:
             evidence, documents, reranker = gather(q)
-            found = worth_reading(q['text'], candidates(evidence, documents))
+            found = worth_reading(in_literature(q['text']), candidates(evidence, documents))
             read = [in_context(d, span) for d, span in found]
-            said = self.stance.read(q['text'], read)
+            said = self.stance.read(in_literature(q['text']), read)
             about, alone = passage_probability(evidence, found), sentence_probability(q['text'], found, reranker)
             self.known[q['id']] = [
                 [d.id, a, b, *s, None if np.isnan(p) else float(p), marked(q, d, a, b), direction(q['text'], d.text[a:b], d.title),
