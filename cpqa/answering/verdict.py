@@ -87,6 +87,7 @@ def shipped_verdict() -> VerdictRule:
 # %% ../../nbs/answering/verdict.ipynb #2720def6
 _POINTS, _STRONG, _HEARD = 0.3, 0.7, 0.6   # leanings: of a paper that points somewhere, that is sure; and how loud a sure one is
 _NEAR, _HALF = 0.8, 0.5   # of the best score: such a sentence is as good; one below is not heard
+_LEAST = 0.2              # score of the best: below it no sentence answers, whatever it says
 
 class Verdict(Record, frozen=True):
     "A label or '', the papers by where they point, and where each sentence points."
@@ -120,7 +121,8 @@ def verdict(
     ways = [_way(v.leaning) for v in found]
     counts = {way: ways.count(way) for way in ('for', 'against', 'unclear')}
     label = _label(clear, found, rule or shipped_verdict(), compared)
-    kept = label if label == 'maybe' or counts['for' if label == 'yes' else 'against'] else ''
+    carried = label == 'maybe' or counts['for' if label == 'yes' else 'against']
+    kept = label if carried and best >= _LEAST else ''
     return Verdict(kept, counts, tuple(_way(h.leaning) for h in heard))
 
 # %% ../../nbs/answering/verdict.ipynb #cdf6bc55
