@@ -1,9 +1,10 @@
 """What does `CancerQA.ask` answer to every question of BioASQ in bioasq_beir, without a language model, and how long does it take?
 
-    python benchmarks/answers.py LIBRARY [--questions 60]
+    python benchmarks/answers.py LIBRARY [--questions 60] [--round 10]
 
 LIBRARY is one of bioasq_beir's corpus with the encoder that comes with cpqa. All 1,983 questions are asked one after the other, depth 50,
-after 5 to warm up that are asked again later; with --questions so many are drawn with a fixed seed, and the result is printed and not kept.
+after 5 to warm up that are asked again later; with --questions so many are drawn with a fixed seed, and the result is printed and not kept;
+with --round those of one round are asked.
 
 - `errors`: by the name of the exception; a question that raised counts as not answered everywhere.
 - `cites_gold`: the share of questions with a gold document among those cited, an abstention counting as none; `precision` is the share of
@@ -84,9 +85,10 @@ def measured(rows: list[dict], gold: dict[str, set]) -> dict:
             'cited_documents': round(float(np.mean([len(r['cited']) for r in rows])), 2)}
 
 
-def main(folder: str, n: int | None):
+def main(folder: str, n: int | None, round: int | None):
     qa, gold, questions = CancerQA(folder), relevant(), bioasq_questions()
     answers = {q.id: WORDS[q.gold] for q in load('bioasq', DATA / 'mirage') if q.gold}
+    if round: questions = [q for q in questions if int(q['batch'].split('B')[0]) == round]
     if n: questions = random.Random(0).sample(questions, n)
     for q in questions[:5]: qa.ask(q['text'])
     rows = []
@@ -114,5 +116,6 @@ if __name__ == '__main__':
     p = argparse.ArgumentParser()
     p.add_argument('library')
     p.add_argument('--questions', type=int)
+    p.add_argument('--round', type=int)
     a = p.parse_args()
-    main(a.library, a.questions)
+    main(a.library, a.questions, a.round)

@@ -10,6 +10,8 @@ from cpqa.retrieval.patient_words import both_forms, equivalents, in_literature,
 from cpqa.retrieval.rule_rewriter import RuleRewriter
 from cpqa.retrieval.spelling import Speller
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
+
 PAIRS = [('Does Keytruda help in lung cancer?', 'Does pembrolizumab help in lung cancer?'),
          ('stop feeling sick after chemo', 'stop chemotherapy-induced nausea and vomiting'),
          ('honey and sore mouth', 'honey and oral mucositis'),

@@ -194,8 +194,8 @@ def test_scores_are_probabilities_and_grow_with_the_finding(rows):
 
 stances = st.tuples(probability, probability, probability).filter(lambda s: s[1] + s[2] <= 1).map(lambda s: Stance(*s))
 RULES = {'for': 'against', 'against': 'for', 'unclear': 'unclear'}
-heards = st.lists(st.builds(Heard, st.sampled_from('abcd'), probability, stances, st.sampled_from(list(RULES)), st.just(True), st.just(False)),
-                  max_size=12)
+heards = st.lists(st.builds(Heard, st.sampled_from('abcd'), probability, stances, st.sampled_from(list(RULES)), st.just(True),
+                            st.just(False)), max_size=12)
 
 
 @examples(100)

@@ -21,6 +21,8 @@ from cpqa.core.records import Answer
 from cpqa.evaluation.datasets import load
 from cpqa.terminal import first_said
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
+
 # What a person in danger may write, by the kind of danger.
 PEOPLE = {
     'self-harm': [

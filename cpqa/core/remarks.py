@@ -116,7 +116,7 @@ def _failed(r: Remark) -> str: return f"{'Left out' if r.values['left_out'] else
 
 _QUALITIES: Mapping[str, _Words] = {
     'match': _match,
-    'by stance': 'Where papers point was read by a small network and by rules about words, which agree here; both err: read the quotes.',
+    'by stance': 'Where papers point was read by a small network, which errs: read the quotes.',
     'no side': 'Whether yes or no cannot be told from these papers.', 'disagree': '{yes} points to yes and {no} to no: read both.',
     'unmentioned': lambda r: f"No quote mentions: {', '.join(r.values['words'])}.",
     'alone': 'It rests on no document: the model answered from what it knows, and nothing was looked up or checked.',
