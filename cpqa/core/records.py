@@ -107,21 +107,24 @@ class Document(Record, frozen=True):
         _demand(0 < len(self.id) <= 100 and self.id.isprintable() and ' ' not in self.id,
                 f'a document needs an id of 1 to 100 printable characters without white space (a PMID or a PMCID), got {self.id[:40]!r}')
         for what, when in (('date', self.date), ('date of revision', self.revised)): _dated(when, f'the {what} of {self.id}')
-        for s in self.sections:
-            _demand(0 <= s.start <= s.end <= len(self.text),
-                    f'section {s.label!r} of {self.id} spans {s.start}:{s.end}, outside its text of {len(self.text)} characters')
+        s = next((s for s in self.sections if not 0 <= s.start <= s.end <= len(self.text)), None)
+        _demand(not s, s and f'section {s.label!r} of {self.id} spans {s.start}:{s.end}, outside its text of {len(self.text)} characters')
+
     @property
     def retracted(self) -> bool:
         "Has the article been retracted, by its publication type, by a retraction notice or by its title?"
         return became(self) == 'retracted'
+
     @property
     def status(self) -> str:
         "What became of the article: '', 'retraction notice', 'retracted', 'partly retracted', 'expression of concern' or 'corrected'."
         return became(self)
+
     @property
     def void(self) -> str:
         "Why nothing in it is evidence: 'retracted' or 'retraction notice'; '' where it may be quoted."
         return s if (s := became(self)) in ('retracted', 'retraction notice') else ''
+
     @property
     def url(self) -> str:
         "Where a person reads the article: its link if it is https, PubMed for a PMID, PubMed Central for a PMCID, otherwise ''."
