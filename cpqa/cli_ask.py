@@ -37,6 +37,7 @@ _MOST_USED = cloup.option_group('Used most',
            help='what writes the answer: {} (default: none, sentences are quoted)'),
     option('--since', metavar='YEAR', help='only papers published in or after this year (2019, 2019/06 or 2019/06/30)'),
     option('--json', 'as_json', is_flag=True, help='print the answer as JSON'),
+    option('--details', is_flag=True, help='show how sure the answer is, and where its quotes stand'),
     option('--trace', is_flag=True, help='show the ladder, the routes and the sources'))
 
 _SEARCHED = cloup.option_group('What is searched',
@@ -150,7 +151,7 @@ def _print_answer(answer: Answer, args: SimpleNamespace):
     if args.as_json: return print_json({k: v for k, v in answer.to_dict().items() if k != 'trace' or args.trace})
     console = Console()
     with console.capture() as text:   # rich would end the program where the reader of its output has gone
-        console.print(answer_text(answer), soft_wrap=not console.is_terminal and 'COLUMNS' not in os.environ)
+        console.print(answer_text(answer, args.details), soft_wrap=not console.is_terminal and 'COLUMNS' not in os.environ)
         if args.trace: console.print('', trace_text(answer))
     print(text.get(), end='')
 

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['plain', 'source_line', 'counts_in_words', 'result_lines', 'by_paper', 'claim_line', 'claims_apart', 'claims_head',
-           'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'nearest_lines', 'after_lines',
-           'next_lines', 'answer_text', 'answer_in_words', 'answer_html', 'trace_text']
+           'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'nearest_lines', 'own_lines',
+           'after_lines', 'detail_lines', 'next_lines', 'question_lines', 'answer_text', 'answer_in_words',
+           'answer_html', 'trace_text']
 
 # %% ../nbs/display.ipynb #6c0307b0
 import shutil
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from html import escape
 from io import StringIO
+from typing import Any
 
 from rich.console import Console, Group
 from rich.panel import Panel
@@ -20,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .core.records import Answer, CheckedClaim, Citation, Evidence
+from .core.redaction import short
 from .core.remarks import in_words
 
 # %% ../nbs/display.ipynb #4ec670f0
@@ -126,45 +129,75 @@ def nearest_lines(answer: Answer) -> list[tuple[str, str]]:
     return _listed([e for e in answer.evidence if not e.retracted and (e.probability is None or e.probability >= _FAR)])[:_NEAR]
 
 # %% ../nbs/display.ipynb #f395a2af
-def _unquoted(answer: Answer, quotes: Iterable[Citation]) -> str:
-    "The quotes of a paper that the response does not hold already."
-    return ''.join(f'“{plain(c.quote)}” ' for c in quotes if c.quote not in answer.response)
+def own_lines(answer: Answer) -> list[str]:
+    "The lines of the response, without quotes that stand with their sources below."
+    below = {f'“{c.quote}” [{c.label}]' for c in answer.citations}
+    return [line for line in answer.response.split('\n') if line not in below]
 
-def _places(quotes: Iterable[Citation]) -> str:
-    return '; '.join(f'characters {c.start}–{c.end}, match {c.score:.2f}' for c in quotes)
+def _quotes_below(answer: Answer, quotes: Iterable[Citation]) -> str:
+    "The quotes of a paper that the lines above do not hold already."
+    above = '\n'.join(own_lines(answer))
+    return ' '.join(f'“{plain(c.quote)}”' for c in quotes if c.quote not in above)
 
 def after_lines(answer: Answer) -> list[str]:
-    "What is said below the sources: the reason, how sure, how new, by which model."
-    return [line for line in (plain(answer.reason), '' if answer.abstained else confidence_in_words(answer.confidence),
-                              dates_in_words(answer.citations), model_line(answer)) if line]
+    "What is said below the sources: the reason, how new, by which model."
+    return [line for line in (plain(answer.reason), dates_in_words(answer.citations), model_line(answer)) if line]
 
+def detail_lines(answer: Answer) -> list[str]:
+    "How sure the answer is, and for each paper where its quotes stand and how well they match."
+    sure = '' if answer.abstained else confidence_in_words(answer.confidence)
+    places = [f'{n}. ' + '; '.join(f'characters {c.start}–{c.end}, match {c.score:.2f}' for c in quotes)
+              for n, quotes in enumerate(by_paper(answer.citations), 1)]
+    return [line for line in (sure, *places) if line]
+
+# %% ../nbs/display.ipynb #f395a2b0
 _NEXT = ('You can ask PubMed itself (--source pubmed), or put the question to people: in the US the National Cancer Institute '
          '(1-800-422-6237), in the UK Macmillan Cancer Support (0808 808 00 00) and the NHS answer free of charge. Something new that '
          'you see or feel, such as a lump, blood, or a change that stays, should be shown to a doctor.')
+_NEAREST = 'Nearest here, though it may be about something else:'
 
 def next_lines(answer: Answer) -> list[str]:
     "What a person can do after a refusal."
     return [_NEXT] if answer.abstained else []
 
-def answer_text(answer: Answer) -> Group:
-    "An answer as a rich renderable: first words if need be, question, result, response, claims, numbered sources, and the notes."
-    if answer.kind == 'help': return Group(*[Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first))   # these words alone
-    blocks = [Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first) + [Panel(Text(plain(answer.question), style='bold'))]
-    if result := result_lines(answer): blocks.append(Text('\n'.join(map(plain, result)) + '\n', style='bold'))
-    blocks += [Text(plain(line) + '\n') for line in answer.response.split('\n')]
-    if claims_apart(answer):
-        blocks.append(Text('\n'.join([claims_head(answer.claims), *(f'- {claim_line(c, answer.citations)}' for c in answer.claims)]) +
-            '\n'))
-    if near := nearest_lines(answer): blocks.append(Text('Nearest here, though it may be about something else:'))
-    for n, (line, url) in enumerate(near or found_lines(answer), 1): blocks.append(Text(f'{n}. {line}\n   {url}', style='italic'))
+def question_lines(answer: Answer) -> list[str]:
+    "The question, a long message cut short, and what was read as the question in it."
+    asked = plain(answer.question)
+    return [short(asked, 300), f'Read as: {plain(answer.read_as)}'] if answer.read_as else [asked]
+
+# %% ../nbs/display.ipynb #f395a2b1
+def _sources(answer: Answer) -> list[Text]:
+    blocks = []
     for n, quotes in enumerate(by_paper(answer.citations), 1):
-        blocks.append(Text(f'{n}. {_unquoted(answer, quotes)}{source_line(quotes[0])}', style='italic'))
-        blocks.append(Text(f'   {plain(quotes[0].url)}  {_places(quotes)}', style='dim'))
-    blocks.append(Text('\n' * bool(near or answer.citations or 'evidence' in answer.told) + '\n'.join([*after_lines(answer),
-                                                                                                     *next_lines(answer)])))
+        quoted = _quotes_below(answer, quotes)
+        blocks += [Text(f'{n}. {quoted}')] if quoted else []
+        blocks.append(Text(f'{"  " if quoted else f"{n}."} {source_line(quotes[0])}\n   {plain(quotes[0].url)}', style='italic'))
+    return blocks
+
+def _one_answer(answer: Answer, details: bool) -> list[Any]:
+    "The question and all that answers it."
+    blocks: list[Any] = [Panel(Text('\n'.join(question_lines(answer)), style='bold'))]
+    if result := result_lines(answer): blocks.append(Text('\n'.join(map(plain, result)) + '\n', style='bold'))
+    blocks += [Text(plain(line) + '\n') for line in own_lines(answer)]
+    if claims_apart(answer):
+        said = [f'- {claim_line(c, answer.citations)}' for c in answer.claims]
+        blocks.append(Text('\n'.join([claims_head(answer.claims), *said]) + '\n'))
+    if near := nearest_lines(answer): blocks.append(Text(_NEAREST))
+    blocks += [Text(f'{n}. {line}\n   {url}', style='italic') for n, (line, url) in enumerate(near or found_lines(answer), 1)]
+    blocks += _sources(answer)
+    gap = '\n' * bool(near or answer.citations or 'evidence' in answer.told)
+    blocks.append(Text(gap + '\n'.join([*after_lines(answer), *next_lines(answer)])))
+    if details and (more := detail_lines(answer)): blocks.append(Text('\n'.join(['\nDetails', *more]), style='dim'))
     if answer.terms:
         blocks.append(Text('\n'.join(['\nIn plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]) + '\n'))
-    blocks += [Text(f'Note: {plain(note)}', style='bold') for note in answer.notes]
+    return blocks
+
+def answer_text(answer: Answer, details: bool = False) -> Group:
+    "An answer as a rich renderable: first words if need be, question, result, response, claims, numbered sources, and the notes."
+    if answer.kind == 'help': return Group(*[Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first))   # these words alone
+    blocks: list[Any] = [Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first)
+    for one in (answer, *answer.further): blocks += _one_answer(one, details)
+    blocks += [Text(f'Note: {plain(note)}', style='bold') for one in (answer, *answer.further) for note in one.notes]
     blocks.append(Text(f'Searched: {plain(answer.library)}. {plain(answer.note)}', style='dim'))
     return Group(*blocks)
 
@@ -179,7 +212,7 @@ def answer_in_words(answer: Answer) -> str:
 def _source_html(answer: Answer, quotes: list[Citation]) -> str:
     source, url = escape(source_line(quotes[0])), quotes[0].url
     link = f'<a href="{escape(plain(url))}">{source}</a>' if url.startswith('https://') else source
-    return f'<li>{escape(_unquoted(answer, quotes))}{link} <small>({_places(quotes)})</small></li>'
+    return f'<li>{escape(_quotes_below(answer, quotes))} {link}</li>'
 
 def _lines_html(lines: Iterable[str], strong: bool = False) -> str:
     open_, close = ('<p><strong>', '</strong></p>') if strong else ('<p>', '</p>')
@@ -192,22 +225,29 @@ def _claim_html(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
 def _found_html(line: str, url: str) -> str:
     return f'<li><a href="{escape(url)}">{escape(line)}</a></li>' if url.startswith('https://') else f'<li>{escape(line)}</li>'
 
+def _items(tag: str, lines: Iterable[str]) -> str: return f'<{tag}>{"".join(all_)}</{tag}>' if (all_ := list(lines)) else ''
+
+# %% ../nbs/display.ipynb #13a94290
+def _one_html(answer: Answer) -> str:
+    "The question and all that answers it."
+    near, details = nearest_lines(answer), detail_lines(answer)
+    claims = [_claim_html(c, answer.citations) for c in answer.claims] if claims_apart(answer) else []
+    terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
+    parts = [_lines_html([*question_lines(answer), *result_lines(answer)], strong=True), _lines_html(own_lines(answer)),
+             _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if claims else '', _lines_html([_NEAREST] if near else []),
+             _items('ol', [_found_html(*found) for found in (near or found_lines(answer))]),
+             _items('ol', [_source_html(answer, quotes) for quotes in by_paper(answer.citations)]),
+             _lines_html([*after_lines(answer), *next_lines(answer)]),
+             f'<details><summary>Details</summary>{_lines_html(details)}</details>' if details else '',
+             _lines_html(['In plain words'], strong=True) + _items('ul', terms) if terms else '']
+    return ''.join(parts)
+
 def answer_html(answer: Answer) -> str:
     "An answer as HTML: everything escaped, links only to https addresses, no colours."
     if answer.kind == 'help': return '<div class="cpqa-answer">' + _lines_html([answer.first], strong=True) + '</div>'   # these words alone
-    items = lambda tag, lines: f'<{tag}>{"".join(lines)}</{tag}>' if lines else ''
-    terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
-    return ('<div class="cpqa-answer">' + _lines_html([answer.first, answer.question, *result_lines(answer)],
-                                                      strong=True) + _lines_html(answer.response.split('\n'))
-            + (_lines_html([claims_head(answer.claims)]) + items('ul',
-                                                                 [_claim_html(c, answer.citations) for c in answer.claims]) if claims_apart(
-                                                                     answer) else '')
-            + (_lines_html(['Nearest here, though it may be about something else:']) if nearest_lines(answer) else '')
-            + items('ol', [_found_html(*found) for found in (nearest_lines(answer) or found_lines(answer))])
-            + items('ol', [_source_html(answer, quotes) for quotes in by_paper(answer.citations)])
-            + _lines_html([*after_lines(answer), *next_lines(answer)])
-            + (_lines_html(['In plain words'], strong=True) + items('ul', terms) if terms
-               else '') + _lines_html((f'Note: {note}' for note in answer.notes), strong=True)
+    every = (answer, *answer.further)
+    return ('<div class="cpqa-answer">' + _lines_html([answer.first], strong=True) + ''.join(map(_one_html, every))
+            + _lines_html((f'Note: {note}' for one in every for note in one.notes), strong=True)
             + f'<p><small>Searched: {escape(plain(answer.library))}. {escape(plain(answer.note))}</small></p></div>')
 
 # %% ../nbs/display.ipynb #09acc242

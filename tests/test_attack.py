@@ -13,10 +13,14 @@ from cpqa.answering.stance import InContext, linked
 from cpqa.answering.verdict import asks_for_label
 from cpqa.answering.figures import misfits
 from cpqa.answering.glossary import explained
+from cpqa.answering.messages import questions_in
 from cpqa.answering.polarity import polarity
 from cpqa.answering.question_kinds import kind_of
 from cpqa.core.errors import CpqaError
+from cpqa.core.llm_local import pieces_of, unmarked
 from cpqa.core.records import Document
+from cpqa.core.registry import nearest
+from cpqa.evaluation.parsing import a_text_and_more, in_statement, letter_and_text, read_answer, read_prose, several_texts
 from cpqa.retrieval.pubmed_query import QueryError, tagged
 
 
@@ -187,6 +191,15 @@ def test_rules_about_words_end(text):
     assert isinstance(misfits(text, text), list) and isinstance(polarity(text), list) and kind_of(text)
     assert isinstance(explained(text), dict)
     with pytest.raises(QueryError): tagged('tea', text)
+
+
+@cases('text', HOSTILE)
+def test_readers_of_replies_and_of_messages_end(text):
+    options = {'A': 'tea', 'B': 'milk'}
+    for rule in (several_texts, letter_and_text, a_text_and_more, read_prose, read_answer): rule(text, options)
+    assert list(in_statement(text)) is not None and nearest(text, ['bm25', text]) in ('', text)
+    assert ''.join(pieces_of(text)) == text and unmarked(text, text.split() + ['-']) is not None
+    assert len(questions_in(text)) == 1 and len(questions_in(f'Is it tea? {text} Is it milk? {text}')) in (1, 2)
 
 
 def test_what_is_cut_and_what_is_not():

@@ -173,7 +173,7 @@ def test_words_without_quotes_and_from_the_standard_input(usual):
     assert asked('- ' + QUESTION, *SHALLOW)['question'] == '- ' + QUESTION
     assert 'the question is empty' in complaint(cpqa('ask', '-', stdin=None, input=' \n'))
     assert 'the question is empty' in complaint(inside('ask', '-', input=''))
-    assert '1,000' in complaint(inside('ask', '-', input='why ' * 300_000))
+    assert '20,000' in complaint(inside('ask', '-', input='why ' * 300_000))
     assert complaint(subprocess.run(['sh', '-c', 'exec "$@" <&-', 'sh', CPQA, 'ask', '-'], capture_output=True, text=True,
                                     env=environment()))
     assert here('search', 'aromatase', 'inhibitors', '-k', 2) == here('search', 'aromatase inhibitors', '-k', 2)
@@ -599,7 +599,7 @@ def test_help():
 def test_the_help_of_ask_begins_with_what_people_use_most():
     said = here('ask', '--help', env={'COLUMNS': '80'})
     first, rest = said.split('What is searched:')
-    assert re.findall(r'^  (--[a-z-]+)', first, re.M) == ['--library', '--source', '--llm', '--since', '--json', '--trace']
+    assert re.findall(r'^  (--[a-z-]+)', first, re.M) == ['--library', '--source', '--llm', '--since', '--json', '--details', '--trace']
     assert re.findall(r'^(\w.+):$', rest, re.M) == ['How it is found', 'How it is answered', 'With a language model', 'Other options']
     assert max(map(len, said.splitlines())) <= 80 and '{}' not in said
 

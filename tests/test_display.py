@@ -22,7 +22,7 @@ from cpqa.retrieval.sources import Scope
 pytestmark = pytest.mark.usefixtures('loaded_once')
 EVIL = ('</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a '
         'href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]')
-TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small'}
+TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small', 'details', 'summary'}
 
 
 def cited(quote: str, **more) -> Citation:
@@ -39,9 +39,9 @@ def everything(text: str) -> Answer:
                   confidence=0.5, model=text or 'm', usage={'calls': 1, 'ms': 3.0}, first=text, terms={text: text})
 
 
-def shown(answer: Answer, width: int = 100) -> str:
+def shown(answer: Answer, width: int = 100, details: bool = False) -> str:
     console = Console(width=width, color_system=None)
-    with console.capture() as captured: console.print(answer_text(answer))
+    with console.capture() as captured: console.print(answer_text(answer, details))
     return captured.get()
 
 
@@ -95,11 +95,12 @@ def test_page_and_terminal_say_the_same():
                          CheckedClaim('It cures.', why=said('no quote carries it'))))
     order = ['Call 112.', 'Does it help?', 'Answer: yes', 'Of 2 papers read, 2 point to yes.', 'It does.',
              '1 of 2 claims passed the check; do not rely on the others:', 'It helps. [1] (support 0.90 of 1)',
-             'NOT SUPPORTED: It cures. (no quote carries it)', '“Tamoxifen helped.”', 'A paper. 2019. PMID 7', 'characters 3–20', 'Close.',
-             'about 91 are answered', 'The sources are from 2019.',
-             'Written by the language model m-1 (1 call, 10 tokens read, 5 tokens written, 0.9 s, 0.0020 US dollars).', 'In plain words',
+             'NOT SUPPORTED: It cures. (no quote carries it)', '“Tamoxifen helped.”', 'A paper. 2019. PMID 7', 'Close.',
+             'The sources are from 2019.',
+             'Written by the language model m-1 (1 call, 10 tokens read, 5 tokens written, 0.9 s, 0.0020 US dollars).',
+             'Details', 'about 91 are answered', 'characters 3–20', 'In plain words',
              'relapse', 'It came back.', 'Note: A route failed', 'Searched: toy.', NOT_ADVICE]
-    for text in (page(one).text_content(), shown(one, 2000)):
+    for text in (page(one).text_content(), shown(one, 2000, details=True)):
         places = [text.find(part) for part in order]
         assert -1 not in places and places == sorted(places), dict(zip(order, places))
     data = json.loads(one.to_json())
@@ -110,9 +111,19 @@ def test_a_plain_answer_has_nothing_new():
     "Without label, claims, terms and model: question, response, sources, reason, note."
     plain = Answer('Q?', '“q” [PMID 7]', (cited('q', year=None),), why=(said('Close.'),), library='toy')
     lines = [line.strip(' │╭╮╰╯─') for line in shown(plain).splitlines()]
-    assert [line for line in lines if line][:5] == ['Q?', '“q” [PMID 7]', '1. A paper. PMID 7',
-                                                    'https://pubmed.ncbi.nlm.nih.gov/7/  characters 3–4, match 0.70', 'Close.']
+    assert [line for line in lines if line][:5] == ['Q?', '1. “q”', 'A paper. PMID 7', 'https://pubmed.ncbi.nlm.nih.gov/7/', 'Close.']
+    assert 'characters 3–4, match 0.70' in shown(plain, details=True) and 'characters' not in shown(plain)
     for word in ('Answer', 'claim', 'Written', 'plain words', 'Of 100', 'None', 'sources are'): assert word not in shown(plain)
+
+
+def test_a_message_and_its_second_question():
+    second = Answer('And tea?', 'Nothing on tea.', abstained=True, notes=('tea was not found',))
+    one = Answer('A long story. ' * 60, '“q” [PMID 7]', (cited('q'),), library='toy', read_as='Does it help?', further=(second,))
+    for text in (shown(one, 2000), page(one).text_content()):
+        order = [text.find(part) for part in ('A long story.', 'Read as: Does it help?', '“q”', 'And tea?', 'Nothing on tea.',
+                                              'Note: tea was not found', 'Searched: toy.')]
+        assert -1 not in order and order == sorted(order) and text.count('A long story.') < 25 and text.count('Searched') == 1
+    assert Answer.from_json(one.to_json()) == one
 
 
 def test_an_empty_answer(): assert shown(Answer('Q', '')) and page(Answer('Q', '')).text_content().startswith('Q')

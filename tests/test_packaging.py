@@ -28,7 +28,8 @@ HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 
          'bert_score', 'nbdev', 'anthropic', 'openai']
 DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/claim_support.json', 'cpqa/data/confidence.json',
         'cpqa/data/danger.npz',
-        'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/poison.jsonl',
+        'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/messages.json',
+        'cpqa/data/poison.jsonl',
         'cpqa/data/patient_words.jsonl', 'cpqa/data/prices.json', 'cpqa/data/quotes.json', 'cpqa/data/verdict.json',
         *(f'cpqa/data/words/{name}.toml' for name in ('abroad', 'direction', 'languages', 'made_findings', 'polarity'))]
 KINDS = ('bi-encoder', 'cross-encoder', 'stance')

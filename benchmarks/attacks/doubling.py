@@ -265,7 +265,7 @@ def _child(name: str, names: list[str], quick: bool, pipe):
     pipe.send(('end', '', None))
 
 
-def module_tried(name: str, quick: bool, patience: float = 240.0) -> Iterator[tuple[str, str, object]]:
+def module_tried(name: str, quick: bool, patience: float = 1200.0) -> Iterator[tuple[str, str, object]]:
     "What became of each callable of a module: ('done' | 'no text' | 'not tried' | 'hangs', its name, what was found)."
     left = [what for what, _ in callables(importlib.import_module(name))]
     while left:

@@ -28,12 +28,12 @@ TEMPLATE = "{% for m in messages %}<|{{ m['role'] }}|> {{ m['content'] }} {% end
 
 def pieces_of(text: str, size: int = 6) -> list[str]:
     "The text in pieces of `size` characters; one that came before is made longer until it is new."
-    out: list[str] = []
-    piece = ''
-    for c in text:
-        piece += c
-        if len(piece) >= size and piece not in out: out, piece = [*out, piece], ''
-    return out if not piece else [*out, piece] if piece not in out else [*out[:-1], out[-1] + piece]
+    out: dict[str, None] = {}
+    start = 0
+    for end in range(size, len(text) + 1):
+        if end - start >= size and text[start:end] not in out: out[text[start:end]], start = None, end
+    rest = text[start:]
+    return [*out] if not rest else [*out, rest] if rest not in out else [*[*out][:-1], [*out][-1] + rest]
 
 # %% ../../nbs/core/llm_local.ipynb #9814739c
 def _toy_tokenizer(pieces: Sequence[str], template: str | None) -> Any:
@@ -81,7 +81,8 @@ def _hushed() -> Iterator[None]:
 # %% ../../nbs/core/llm_local.ipynb #67a4639d
 def unmarked(text: str, marks: Sequence[str]) -> str:
     "The text with a space in each of the `marks` that it holds."
-    found = re.compile('|'.join(re.escape(m) for m in sorted(marks, key=len, reverse=True)) or r'(?!)')
+    parted = sorted({m for m in marks if len(m) > 1}, key=len, reverse=True)   # a single letter cannot be parted
+    found = re.compile('|'.join(map(re.escape, parted)) or r'(?!)')
     while (broken := found.sub(lambda m: f'{m[0][0]} {m[0][1:]}', text)) != text: text = broken
     return text
 

@@ -329,6 +329,11 @@ class CheckedClaim(Record, frozen=True):
 # %% ../../nbs/core/records.ipynb #144e22ac
 AnswerKind = Literal['yesno', 'choice', 'factoid', 'list', 'long']
 
+# %% ../../nbs/core/records.ipynb #d15b1a70
+def _displayed(answer: 'Answer', how: str) -> str:
+    from cpqa import display   # how a record looks is said in a later room
+    return getattr(display, how)(answer)
+
 # %% ../../nbs/core/records.ipynb #7097f70e
 class Answer(Record, frozen=True):
     "What `CancerQA.ask` returns: the response, the quotes it rests on, the evidence read, and the time each stage took."
@@ -355,17 +360,13 @@ class Answer(Record, frozen=True):
     first: str = ''                      # what a person needs to hear before any evidence
     terms: dict[str, str] = {}           # words of the answer, explained
     told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'; or promises: 'evidence'
+    read_as: str = ''                    # the question that was found in a message; '' where the question stood alone
+    further: tuple['Answer', ...] = ()   # the answers to the other questions of a message
 
     def __repr__(self) -> str: return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 
-    def __str__(self) -> str:
-        "The answer as a terminal shows it."
-        from cpqa.display import answer_in_words   # how a record looks is said in a later room
-        return answer_in_words(self)
-
-    def _repr_html_(self) -> str:
-        from cpqa.display import answer_html
-        return answer_html(self)
+    def __str__(self) -> str: return _displayed(self, 'answer_in_words')
+    def _repr_html_(self) -> str: return _displayed(self, 'answer_html')
 
     @property
     def reason(self) -> str:
@@ -379,7 +380,8 @@ class Answer(Record, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."
-        fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason}
+        fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason,
+                                            'further': [a.to_dict() for a in self.further]}
         return {'question': fields.pop('question'), 'response': fields.pop('response'), 'used_PMIDs': list(self.used_PMIDs), **fields}
 
 # %% ../../nbs/core/records.ipynb #413cf0b7

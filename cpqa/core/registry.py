@@ -67,10 +67,12 @@ def loaded(
     return found
 
 # %% ../../nbs/core/registry.ipynb #aca85681
+_LONGEST_NAME = 100   # letters: what is longer is near to none
+
 def nearest(word: str, names: Iterable[str]) -> str:
     "The one of `names` that is most like `word`, letters of either case alike; '' where none is near."
     known = {name.lower(): name for name in names}
-    return known[found[0]] if (found := get_close_matches(word.lower(), known, 1, 0.6)) else ''
+    return known[found[0]] if (found := get_close_matches(word[:_LONGEST_NAME].lower(), known, 1, 0.6)) else ''
 
 # %% ../../nbs/core/registry.ipynb #e5ec2c35
 def _rows_of(point: EntryPoint) -> tuple[Row, ...]:

@@ -47,6 +47,10 @@ class AnswerReading(Record, frozen=True):
             raise ValueError(f'a reading has a label or a failure, got label {self.label!r} and kind {self.kind!r}')
 
 # %% ../../nbs/evaluation/parsing.ipynb #c77b6c1e
+def _squeezed(text: str) -> str:
+    "The text with each run of three or more white spaces as one, a line's end where there is one: of more, patterns would make a long work."
+    return re.sub(r'\s{3,}', lambda m: '\n' if '\n' in m[0] else ' ', text)
+
 _DECORATION = re.compile(r'[*`]+|(?<![^\W_])_+|_+(?![^\W_])|(?m:^[ \t]*(?:[#>]+|[-+•](?=\s))[ \t]*)|</?[A-Za-z]\w*\s*/?>')
 
 def _clean(text: str) -> str:
@@ -96,6 +100,7 @@ def a_text(text: str, options: dict[str, str]) -> AnswerReading | None:
     return _answer(label) if label else None
 
 # %% ../../nbs/evaluation/parsing.ipynb #d4e5c915
+_MOST_PARTS = 30   # of a text that joins options
 _JOIN = r'\s*(?:,\s*(?:and|or)\b|as well as\b|and/or\b|and\b|or\b|[,;/&+>])\s*'
 
 def several_letters(text: str, options: dict[str, str]) -> AnswerReading | None:
@@ -109,8 +114,10 @@ def several_letters(text: str, options: dict[str, str]) -> AnswerReading | None:
 
 def several_texts(text: str, options: dict[str, str]) -> AnswerReading | None:
     "The texts of two or more options, joined."
-    named = [_same(part, options) for part in re.split(_JOIN, text, flags=re.I)]
-    return _failure('several', *(n for n in named if n)) if len(named) > 1 and all(named) else None
+    parts = re.split(_JOIN, _squeezed(text), flags=re.I)
+    if not 1 < len(parts) <= _MOST_PARTS: return None
+    named = [_same(part, options) for part in parts]
+    return _failure('several', *(n for n in named if n)) if all(named) else None
 
 # %% ../../nbs/evaluation/parsing.ipynb #2bb1ec06
 _ALL_OPTIONS = [r'^(?:all|both)(?: of)?(?= \w)(?: (?:the|these|those|them))?(?: (?:provided|given|listed|four|three|two|above))*(?: '
@@ -127,13 +134,15 @@ def all_of_them(text: str, options: dict[str, str]) -> AnswerReading | None:
 # %% ../../nbs/evaluation/parsing.ipynb #742c65a3
 _MARK = r'(?:[)\]]+[.:,]?\s*|\s*[.:,;]\s+|\s+[-–—]+\s+|\s+(?=\()|(?=\s+(?:because|since|as(?! well)|due to|given|based on|for|which)\b))'
 
+_NEAR = 500   # letters behind a label, in which the first words of its option stand
+
 def _others(text: str, own: str, options: dict[str, str]) -> list[str]:
     "The labels other than `own` that stand in a text before the first words of their own option, or whose option is all of it."
     found = [l for l in [_same(text, options)] if l]
     for m in re.finditer(rf'(?:^|[\s,;/(])({_letter(options)})[.):]\s*', text, re.I):
         label = _label(m[1], options)
         start = _key(options[label])[:2] if label else ()
-        named = start and _key(text[m.end():])[:len(start)] == start
+        named = start and _key(text[m.end():m.end() + _NEAR])[:len(start)] == start
         if label and named and not re.search(r'\b(?:not|than|over|unlike|against)\s*$', text[:m.start(1)], re.I): found.append(label)
     return [l for l in found if l != own]
 
@@ -176,6 +185,7 @@ def a_word(text: str, options: dict[str, str]) -> AnswerReading | None:
 # %% ../../nbs/evaluation/parsing.ipynb #6409229f
 def a_text_and_more(text: str, options: dict[str, str]) -> AnswerReading | None:
     "'Vitamin D, because ...': the text of one option, a mark, and then no other option."
+    text = _squeezed(text)
     m = re.match(r'(.*?)(?:\s*[,;:(]|\.(?=\s)|\s+[-–—]\s|\s+(?=because\b|since\b)|$)(.*)', text, re.S | re.I)
     head, rest = m.groups() if m else (text, '')
     label = _same(head, options)
@@ -350,6 +360,7 @@ def in_label(text: str, patterns: Sequence[str] = _LABELLED) -> Iterator[str]:
 
 def in_statement(text: str) -> Iterator[str]:
     "What follows 'answer:', 'the answer is' and their like; then the one letter of all verdicts."
+    text = _squeezed(text)
     yield from in_label(text, _LABELLED + SENTENCES)
     verdicts = {letter.casefold() for _, letter in _after(text, _VERDICTS)}
     if len(verdicts) == 1: yield verdicts.pop()
@@ -392,7 +403,7 @@ _STOPPED: list[Place] = [('a statement', in_statement, ())]
 
 def read_prose(text: str, options: dict[str, str], places: Sequence[Place] | None = None) -> AnswerReading | None:
     "What a text says that is no JSON, by the first of the `places` (None: `_PROSE`) with something to read."
-    text = _clean(text)
+    text = _clean(_squeezed(text))
     for place, look, only in places or _PROSE:
         for words in look(text):
             r = read_stated(words, options)
@@ -434,7 +445,7 @@ _FIELD_READERS: list[tuple[str, Callable[[str], Iterator[str]]]] = [('JSON', in_
 def read_answer(text: str | None, options: dict[str, str]) -> AnswerReading:
     "What `text` answers to a question with these `options`; never raises, but for `MissingExtra` where only `json-repair` could help."
     if text is None or re.fullmatch(r'\s*(?:null|nan)?\s*', text, re.I): return AnswerReading(None, 'empty', 'no text')
-    text = without_thoughts(text)
+    text = without_thoughts(_squeezed(text))
     for place, look in _FIELD_READERS:
         for words in look(text): return _of_field(words, place, text, options)
     if is_api_error(text): return AnswerReading(None, 'api error', 'the words of a service')
