@@ -899,7 +899,7 @@ def test_nothing_that_is_shown_steers_a_terminal_or_a_page():
     page, tags = answer_html(answer), Tags()
     tags.feed(page)
     assert not escapes(unescape(page)) and {t[0] for t in tags.seen} <= {'div', 'p', 'strong', 'ol', 'li', 'a',
-        'small'} and {n for t in tags.seen for n in t[1:]} <= {'class', 'href'}
+        'small', 'details', 'summary'} and {n for t in tags.seen for n in t[1:]} <= {'class', 'href'}
 
 
 def test_a_trace_of_nothing():

@@ -381,7 +381,8 @@ class Answer(Record, frozen=True):
     def to_dict(self) -> dict[str, Any]:
         "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."
         fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason,
-                                            'further': [a.to_dict() for a in self.further]}
+                                            'further': [a.to_dict() for a in self.further],
+                                            'evidence': [msgspec.to_builtins(e) | {'pmid': e.passage.doc_id} for e in self.evidence]}
         return {'question': fields.pop('question'), 'response': fields.pop('response'), 'used_PMIDs': list(self.used_PMIDs), **fields}
 
 # %% ../../nbs/core/records.ipynb #413cf0b7

@@ -48,7 +48,7 @@ class AnswerReading(Record, frozen=True):
 
 # %% ../../nbs/evaluation/parsing.ipynb #c77b6c1e
 def _squeezed(text: str) -> str:
-    "The text with each run of three or more white spaces as one, a line's end where there is one: of more, patterns would make a long work."
+    "The text with each run of three or more white spaces as one, a line's end where there is one; long runs take patterns long."
     return re.sub(r'\s{3,}', lambda m: '\n' if '\n' in m[0] else ' ', text)
 
 _DECORATION = re.compile(r'[*`]+|(?<![^\W_])_+|_+(?![^\W_])|(?m:^[ \t]*(?:[#>]+|[-+•](?=\s))[ \t]*)|</?[A-Za-z]\w*\s*/?>')

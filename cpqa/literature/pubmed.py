@@ -24,7 +24,7 @@ import msgspec
 from lxml import etree
 
 from ..core.errors import CpqaError
-from ..core.records import Correction, Document
+from ..core.records import Correction, Document, MeshHeading, MeshTerm
 from .pubmed_fast import LONGEST_RECORD, SAFE_XML, BoundedSource, Odd, quick_records, record_elements
 from .pubmed_records import RECORD_READERS, Deleted, ReadError, Skipped, inline_text, read_record, tidy, withdrawals
 
@@ -153,8 +153,9 @@ class _Line(msgspec.Struct):
     id: str | int = msgspec.field(name='_id')
     title: str | None = ''
     text: str | None = ''
-    publication_types: Any = ()   # these two are no part of BEIR; what does not fit is passed over
+    publication_types: Any = ()   # these and what follows are no part of BEIR; what does not fit is passed over
     corrections: Any = ()
+    metadata: Any = None          # year, journal, pmcid, mesh (names)
 
 def _kept(values: Any, kind: type) -> tuple:
     "Those of a list of JSON values that are of a kind."
@@ -162,12 +163,20 @@ def _kept(values: Any, kind: type) -> tuple:
         with suppress(msgspec.ValidationError): return msgspec.convert(value, kind)
     return tuple(v for value in values if (v := one(value)) is not None) if isinstance(values, list) else ()
 
+def _bibliography(metadata: Any) -> dict[str, Any]:
+    "Year, journal, PMCID and MeSH headings of a line's `metadata`, as far as they are there."
+    of = metadata if isinstance(metadata, dict) else {}
+    words = {name: of[name] for name in ('journal', 'pmcid') if isinstance(of.get(name), str)}
+    year = {'year': int(of['year'])} if re.fullmatch('[12][0-9]{3}', str(of.get('year'))) else {}
+    return words | year | {'mesh': tuple(MeshHeading(MeshTerm(name)) for name in _kept(of.get('mesh'), str))}
+
 def _line(data: bytes, where: str) -> Document | Skipped:
     "The document of one JSON line."
     try:
         line = msgspec.json.decode(data, type=_Line)
         return Document(id=str(line.id).strip(), title=line.title or '', text=line.text or '', source='beir',
-                        publication_types=_kept(line.publication_types, str), corrections=_kept(line.corrections, Correction))
+                        publication_types=_kept(line.publication_types, str), corrections=_kept(line.corrections, Correction),
+                        **_bibliography(line.metadata))
     except msgspec.ValidationError as e: return Skipped(where, f'it does not fit a BEIR document: {e}')
     except msgspec.DecodeError as e: return Skipped(where, f'it is not JSON: {e}')
     except UnicodeDecodeError: return Skipped(where, 'it is not in UTF-8')

@@ -57,6 +57,8 @@ def bounds(since: str | int | None, until: str | int | None) -> tuple[str, str]:
     first, last = day(since), day(until)
     if first and last and first[:len(last)] > last[:len(first)]:
         raise CpqaError(f'since {since} is later than until {until}: exchange them')
+    if first[:4] > str(date.today().year + 1):   # journals date ahead, but not by years
+        raise CpqaError(f'since {since} lies in the future, where no paper is: give a year up to {date.today().year}')
     return first, last
 
 def why_not(document: Document, since: str = '', until: str = '') -> str:
