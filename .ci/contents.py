@@ -66,7 +66,7 @@ def figures() -> str:
     answers, abstention, claims, models, reading = (json.loads((RESULTS / f'{n}.json').read_text(encoding='utf-8'))
                                                     for n in ('answers', 'abstention', 'claim_support', 'models', 'reading'))
     found = {r['system']: r for r in reversed(models['parts']['retrieval']['rows'][:7])}
-    cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and encoder']['all']
+    cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and models']['all']
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference'),
              (labels['bioasq'], 'questions of BioASQ, round 10')]

@@ -6,14 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cpqa.answering.support import check_claim
     from cpqa.core.records import Answer, Document
     from cpqa.libraries import build_index
     from cpqa.pipeline import CancerQA
 
-__all__ = ['Answer', 'CancerQA', 'Document', '__version__', 'build_index']
+__all__ = ['Answer', 'CancerQA', 'Document', '__version__', 'build_index', 'check_claim']
 
 # What stands here is imported when it is first asked for, so that `import cpqa` costs nothing.
-_HOMES = {'Answer': 'cpqa.core.records', 'CancerQA': 'cpqa.pipeline', 'Document': 'cpqa.core.records', 'build_index': 'cpqa.libraries'}
+_HOMES = {'Answer': 'cpqa.core.records', 'CancerQA': 'cpqa.pipeline', 'Document': 'cpqa.core.records', 'build_index': 'cpqa.libraries',
+          'check_claim': 'cpqa.answering.support'}
 
 
 def __getattr__(name: str) -> Any:

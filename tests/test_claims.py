@@ -32,7 +32,8 @@ def test_every_wording_names_its_parts():
 def test_the_statements_are_those_that_were_measured(marked, saved):
     made = list(statements(marked))
     halves = Counter(part_of(m.article) for m in made)
-    assert saved['statements'] == dict(halves) and saved['articles'] == {
+    assert {h: saved['statements'][h] for h in halves} == dict(halves) and saved['statements']['of articles set aside'] > 800
+    assert saved["articles"] == {
         h: len({m.article for m in made if part_of(m.article) == h}) for h in halves}
     assert not any(m.unseen for m in made if part_of(m.article) == 'dev')
     for kind in FLIPS:
@@ -57,12 +58,12 @@ def test_the_half_that_was_not_seen_is_told_apart(marked):
 
 
 def test_the_goal_is_met_on_the_half_that_was_not_seen(saved):
-    assert saved['test']['rules and encoder']['all']['auroc'] >= .85 and saved['test']['rules']['all']['auroc'] >= .85
-    assert saved['caught']['rules and encoder']['true'] < .25
+    assert saved['test']['rules and models']['all']['auroc'] >= .85 and saved['test']['rules']['all']['auroc'] >= .85
+    assert saved['caught']['rules and models']['true'] < .25
 
 
 def test_the_weights_in_the_package_are_those_that_were_measured(saved):
-    shipped = {'rules and encoder' if w['encoder'] else 'rules': w
+    shipped = {'rules and models' if w['encoder'] else 'rules': w
                for w in json.loads((files('cpqa')/'data'/'claim_support.json').read_text())}
     assert {name: w['parts'] for name, w in shipped.items()} == saved['weights']
     assert {name: w['fault_below'] for name, w in shipped.items()} == saved['fault_below']

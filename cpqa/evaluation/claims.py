@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['WORDINGS', 'MIRROR', 'VALUES', 'FLIPS', 'Statement', 'trial_parts', 'worded', 'statements', 'auroc', 'auroc_by_kind',
-           'fit_support']
+           'fit_support', 'fit_network']
 
 # %% ../../nbs/evaluation/claims.ipynb #bc78cb89
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -230,17 +230,43 @@ def fit_support(made: Sequence[Statement], found: Sequence[Signs], false_alarms:
                 **about: Any) -> tuple[SupportWeights, list[float]]:
     "The weights fitted on statements and their signs, and the cross-validated score of each."
     signs = {name: of if name != 'subject' or found[0].cosine is None else ('outcome', 'cosine') for name, (_, of) in _CHECK_PARTS.items()}
+    return _with_levels(lambda some, of: _fitted(some, of, signs), made, found, false_alarms, **about)
+
+def _with_levels(fitted: Callable[[Sequence[Statement], Sequence[Signs]], list[Part]], made: Sequence[Statement], found: Sequence[Signs],
+                 false_alarms: float, **about: Any) -> tuple[SupportWeights, list[float]]:
+    "The parts that `fitted` makes, with the thresholds that cross-validation finds for them."
     p = np.zeros((len(made), len(_CHECK_PARTS)))
     fold = np.array([_pick(5, 'fold', m.article) for m in made])
     for k in range(5):
-        parts = _fitted([m for m, f in zip(made, fold) if f != k], [s for s, f in zip(found, fold) if f != k], signs)
+        parts = fitted([m for m, f in zip(made, fold) if f != k], [s for s, f in zip(found, fold) if f != k])
         for i in np.flatnonzero(fold == k).tolist(): p[i] = [part.probability(found[i]) for part in parts]
     true, scores = np.array([m.true for m in made]), p.prod(1)
     at = lambda q: np.where([name == 'figures' for name in _CHECK_PARTS], .5, np.quantile(p[true], q, axis=0))
     called = lambda q: np.asarray((p < at(q)).any(1))
     level = max((q for q in np.arange(0, false_alarms, .0025) if called(q)[true].mean() <= false_alarms), default=0.0)
     below, at_fault = at(level), called(level)
-    parts = [Part(x.name, x.signs, x.weights, x.intercept, round(float(b), 4)) for x, b in zip(_fitted(made, found, signs), below)]
+    parts = [Part(x.name, x.signs, x.weights, x.intercept, round(float(b), 4)) for x, b in zip(fitted(made, found), below)]
     cut = round(float(np.quantile(scores[true], false_alarms)), 4)
     return SupportWeights(tuple(parts), cut, round(float(at_fault[true].mean()), 4), statements=len(made),
                           articles=len({m.article for m in made}), **about), scores.tolist()
+
+# %% ../../nbs/evaluation/claims.ipynb #0bbd0bc1
+_OF_NETWORK = {'subject': ('finding',), 'difference': ('yes', 'no'), 'direction': ('yes', 'no')}
+
+def _on_top(part: Part, made: Sequence[Statement], found: Sequence[Signs]) -> Part:
+    "The part with the signs of the network."
+    kinds, all_, more = _CHECK_PARTS[part.name][0], part.name == 'subject', _OF_NETWORK.get(part.name, ())
+    rows = [(f, m.flip not in kinds) for m, f in zip(made, found)
+            if (all_ or m.true or m.flip in kinds) and (part.name != 'direction' or f.told.claims)]
+    if not more: return part
+    x = np.array([[part.intercept + float(np.dot(part.weights, f.get(part.signs))), *f.get(more)] for f, _ in rows])
+    (share, *own), intercept = _logistic(x, np.array([y for _, y in rows]), even=not all_)
+    weights = (*(share * w for w in part.weights), *own)
+    intercept += float(share) * part.intercept
+    return Part(part.name, part.signs + more, tuple(round(float(w), 4) for w in weights), round(intercept, 4))
+
+def fit_network(weights: SupportWeights, made: Sequence[Statement], found: Sequence[Signs], false_alarms: float = .15,
+                **about: Any) -> tuple[SupportWeights, list[float]]:
+    "The weights with the network's signs on top, fitted on these statements, and the cross-validated score of each."
+    if any(f.yes is None for f in found): raise CpqaError('the signs hold nothing of the network: take them with an encoder')
+    return _with_levels(lambda some, of: [_on_top(p, some, of) for p in weights.parts], made, found, false_alarms, **about)

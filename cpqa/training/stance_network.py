@@ -363,9 +363,7 @@ class StanceStage(Record, frozen=True):
 
 STANCE_STAGES = (
     StanceStage('parts', StanceSettings(smoothing=.02),
-                StanceMix(made=3000, on_marked=4, marked_fours=2, yes_no=2, general=0), marked=True, epochs=3),
-    StanceStage('on', StanceSettings(seed=1, learning_rate=7e-5, head=5e-4, smoothing=.02),   # the loss was still falling
-                StanceMix(made=3000, on_marked=5, marked_fours=2, yes_no=2, general=0), marked=True, epochs=2))
+                StanceMix(made=3000, on_marked=4, marked_fours=2, yes_no=2, general=0), marked=True, epochs=3),)
 
 # %% ../../nbs/training/stance_network.ipynb #e3650c17
 ReadsStances = Callable[[Sequence[tuple[str, InContext]]], Sequence[Stance]]
