@@ -3,9 +3,8 @@
     python benchmarks/evidence_quality.py LIBRARY
 
 On all questions of bioasq_beir, depth 50. Passages: the share of the first 1, 3 and 10 that come from a document that experts marked as
-relevant, for several second stages; a missing passage counts as not relevant. Quotes: the same for the sentences quoted, chosen by the
-reader's fused order and by the cosine alone, with the same filters; an abstention counts as not relevant. Threshold: how many questions
-reach it, among them, and among a few that no medical library can answer.
+relevant, for several second stages; a missing passage counts as not relevant. And how many questions are answered among a few that no
+medical library can answer. The quotes of the reader are measured by reading.py and answers.py.
 """
 import csv
 import sys
@@ -15,7 +14,6 @@ from common import DATA, bioasq_questions, interval, save
 from rank_bm25 import BM25Okapi, BM25Plus
 
 from cpqa import CancerQA
-from cpqa.answering.quoting_reader import THRESHOLD, candidates, pick
 from cpqa.core.records import Hit
 from cpqa.core.text_analysis import ENGLISH
 from cpqa.passages.two_stage import TwoStage
@@ -59,19 +57,9 @@ def stages(question: str, passages, cosines) -> dict[str, list[int]]:
 def share(owners: list[str], gold: set, n: int) -> float: return sum(o in gold for o in owners[:n]) / n
 
 
-def quotes(qa: CancerQA, vector, evidence, documents) -> dict[str, list[str]]:
-    "The owners of the sentences quoted, by the reader's order and by the cosine alone."
-    found = candidates(evidence, documents)
-    vectors = qa.encoder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in found])
-    cosines, owners = vectors @ vector, [d.id for d, _ in found]
-    by_cosine, floor = order(cosines), max(THRESHOLD, 0.8 * float(cosines.max(initial=0)))
-    orders = {'fused (cpqa)': fused([Hit(str(i), 0.0) for i in range(len(found))], by_cosine, k=5), 'cosine alone': fused(by_cosine)}
-    return {name: [owners[i] for i in pick(o, cosines, vectors, owners, qa.reading.quotes, floor)] for name, o in orders.items()}
-
-
 def main(folder: str):
     qa, gold, questions = CancerQA(folder), relevant(), bioasq_questions()
-    stage, rows, quoted = TwoStage(qa.vectors), {}, {}
+    stage, rows = TwoStage(qa.vectors), {}
     for q in questions:
         vector = qa.encoder.encode([q['text']], 'query')[0]
         documents = {d.id: d for d in qa.library.documents(h.id for h in qa.search(q['text'], qa.finding.depth))}
@@ -79,17 +67,12 @@ def main(folder: str):
         for name, indices in stages(q['text'], passages, qa.vectors.of_rows(found) @ vector).items():
             owners = [passages[i].doc_id for i in indices]
             for n in (1, 3, 10): rows.setdefault(name, {}).setdefault(n, []).append(share(owners, gold[q['_id']], n))
-        evidence = stage.select(q['text'], vector, list(documents.values()), qa.finding.passages)
-        for name, owners in quotes(qa, vector, evidence, documents).items():
-            quoted.setdefault(name, []).append(sum(o in gold[q['_id']] for o in owners) / len(owners) if owners else 0.0)
-            quoted.setdefault(f'{name}: answered', []).append(bool(owners))
     summary = lambda v: {'mean': round(float(np.mean(v)), 4), 'interval': interval(v)}
     save('evidence_quality', {
         'data': 'bioasq_beir', 'n': len(questions), 'depth': qa.finding.depth,
         'interval': '95 %, bootstrap over questions, 10,000 resamples',
         'passages_from_relevant_documents': {name: {f'P@{n}': summary(v) for n, v in by_n.items()} for name, by_n in rows.items()},
-        'quotes_from_relevant_documents': {name: summary(v) for name, v in quoted.items()},
-        'threshold': THRESHOLD, 'off_topic_questions': len(OFF_TOPIC),
+        'off_topic_questions': len(OFF_TOPIC),
         'off_topic_answered': sum(not qa.ask(q).abstained for q in OFF_TOPIC)})
 
 

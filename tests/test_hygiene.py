@@ -1,6 +1,8 @@
 """What the notebooks and the package promise as text: each rule is a function, and each is shown a case that breaks it."""
 import ast
 import configparser
+import importlib
+import importlib.util
 import json
 import re
 import socket
@@ -330,3 +332,15 @@ def test_the_network_is_closed():
     with pytest.raises(NetworkRefused): socket.create_connection(('192.0.2.1', 80), timeout=1)
     with pytest.raises(NetworkRefused): socket.getaddrinfo('example.org', 80)
     with socket.create_server(('127.0.0.1', 0)) as server: socket.create_connection(server.getsockname(), timeout=5).close()
+
+
+def test_what_benchmarks_import_is_there():
+    "A benchmark that is seldom run must not find out after months that a name has gone."
+    missing = []
+    for path in sorted((ROOT/'benchmarks').rglob('*.py')):
+        for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+            if isinstance(node, ast.ImportFrom) and (node.module or '').split('.')[0] == 'cpqa':
+                home = importlib.import_module(node.module)
+                missing += [f'{path.name}: {node.module}.{a.name}' for a in node.names if not hasattr(home, a.name)
+                            and importlib.util.find_spec(f'{node.module}.{a.name}') is None]
+    assert missing == []

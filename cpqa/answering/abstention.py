@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['FEATURES', 'CONFIDENCE_FILE', 'ABSTAIN_BELOW', 'NOTHING', 'ABSTENTION_RULES', 'evidence_features', 'AbstentionError',
            'ConfidenceModel', 'read_confidence_models', 'confidence_model', 'confidence', 'Grounds', 'below_threshold',
-           'nothing_shared', 'too_thin', 'too_far', 'bad_citations', 'none_confirmed', 'names_unconfirmed',
-           'label_denied', 'abstention']
+           'other_subject', 'nothing_shared', 'too_thin', 'too_far', 'bad_citations', 'none_confirmed',
+           'names_unconfirmed', 'label_denied', 'abstention']
 
 # %% ../../nbs/answering/abstention.ipynb #483dff9f
 import re
@@ -136,6 +136,7 @@ class Grounds(NamedTuple):
     ranked: int = 0                     # of so many
     threshold: float | None = None      # the probability that they had to have
     sentences: int | None = None        # that could be quoted
+    elsewhere: int = 0                  # and those that were left out, since their paper is about something else
     best: float = 1.0                   # score of the best of them
     least: float = 0.0                  # the score that is wanted
     scale: str = 'probability'          # what the scores are: 'probability' or 'cosine'
@@ -152,6 +153,10 @@ def below_threshold(g: Grounds) -> Remark | None:
     "Has the threshold left no passage of those that were ranked?"
     if g.passages != 0 or not g.ranked or g.threshold is None: return None
     return remark('below threshold', candidates=g.ranked, threshold=g.threshold)
+
+def other_subject(g: Grounds) -> Remark | None:
+    "Is all that could be quoted about something else?"
+    return remark('other subject') if g.sentences == 0 and g.elsewhere else None
 
 def nothing_shared(g: Grounds) -> Remark | None:
     "Is there no sentence at all?"
@@ -184,7 +189,7 @@ def label_denied(g: Grounds) -> Remark | None:
     return remark('label denied') if g.denied else None
 
 ABSTENTION_RULES: tuple[Callable[[Grounds], Remark | None], ...] = (
-    below_threshold, nothing_shared, too_thin, too_far, bad_citations, none_confirmed, names_unconfirmed, label_denied)
+    below_threshold, other_subject, nothing_shared, too_thin, too_far, bad_citations, none_confirmed, names_unconfirmed, label_denied)
 
 def abstention(grounds: Grounds) -> Remark | None:
     "Why there is to be no answer, by the first of `ABSTENTION_RULES` that says so; None: answer."

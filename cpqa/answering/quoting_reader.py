@@ -25,6 +25,7 @@ from .citations import checked, cite, commands
 from .direction import Direction, direction
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
+from .subject import about_it, subject_of
 from .stance import Stance, StanceModel, compares, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
 from .verdict import Heard, Verdict, asks_for_label, verdict
@@ -261,11 +262,16 @@ def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) 
     return _Scored(p, best_sentences(p, [d for d, _ in found]), reader.scale(weights), stances, notes=notes)
 
 # %% ../../nbs/answering/quoting_reader.ipynb #22f37afc
-def _grounds(reader: 'QuotingReader', given: _Scored, gathered: Gathered) -> Grounds:
+def _on_subject(question: str, found: _Found) -> _Found:
+    "The candidates that are about the cancer and the medicine that the question names."
+    subject = subject_of(question)
+    return [(d, span) for d, span in found if about_it(subject, d, d.text[slice(*span)])] if subject.named else found
+
+def _grounds(reader: 'QuotingReader', given: _Scored, gathered: Gathered, elsewhere: int) -> Grounds:
     "What is known when a quoting reader asks whether to answer."
     n = len(given.scores)
     return Grounds(gathered.confidence, reader.abstain_below, len(gathered.evidence), gathered.ranked, gathered.threshold,
-                   n, float(given.scores.max()) if n else 1.0, given.scale.least, given.what)
+                   n, elsewhere, float(given.scores.max()) if n else 1.0, given.scale.least, given.what)
 
 def _rule(question: str, document: Document, span: Span) -> Direction:
     return direction(question, document.text[slice(*span)], document.title)
@@ -302,11 +308,13 @@ def _quotes(reader: 'QuotingReader', given: _Scored, found: _Found, said: Verdic
 def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     "What `QuotingReader.read` does, but for the check of each quote."
     question = g.meant or g.question
-    found = worth_reading(in_literature(question), candidates(g.evidence, g.documents))
+    every = candidates(g.evidence, g.documents)
+    about = _on_subject(in_literature(question), every)
+    found = worth_reading(in_literature(question), about)
     given = _scored(reader, question, found, g)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=g.confidence, notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')
-    if why := abstention(_grounds(reader, given, g)): return replace(blank, why=(why,))
+    if why := abstention(_grounds(reader, given, g, len(every) - len(about))): return replace(blank, why=(why,))
     said, ways = _heard(question, given, found)
     taken, label = _quotes(reader, given, found, said, ways)
     citations = tuple(cite(found[i][0], standing(*found[i]), round(float(given.scores[i]), 4)) for i in taken)

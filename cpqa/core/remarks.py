@@ -73,6 +73,7 @@ def _first(r: Remark) -> str: return short(_each(r.parts)) or 'the check gives n
 
 _ABSTENTIONS: Mapping[str, _Words] = {
     'nothing shared': 'No document of the library shares anything with the question.',
+    'other subject': 'What was found is about another cancer or another medicine than the question.',
     'too thin': _thin,
     'too far': 'The nearest sentence matches with {score:.2f} of 1, too little to rest an answer on.',
     'improbable': 'The best sentence is relevant with a probability of {score:.2f}, too little to rest an answer on.',
