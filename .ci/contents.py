@@ -74,7 +74,7 @@ def figures() -> str:
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
          f'{best["n"]} questions of BioASQ, round 10', 'nbs/studies/models.ipynb'),
-        ('Answers that cite a paper the experts named (with the reader of November 22)', share(cited['cites_gold']),
+        ('Answers that cite a paper the experts named', share(cited['cites_gold']),
          f'{cited["cites_gold"]["n"]} of the same', 'benchmarks/results/answers.json'),
         ('The first quote is a sentence that physicians had marked; any of three',
          f'{share(quotes["first marked"])}; {share(quotes["any of three marked"])}',
@@ -82,7 +82,7 @@ def figures() -> str:
         *(('Yes or no, where one is given (for {:.0f} % of questions)'.format(100 * row['labelled']['value']),
            f'{share(row["right"])} right; always {row["commoner answer"]} {share(row["commoner there"])}',
            f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
-        ('Declines where the library holds no answer (likewise)',
+        ('Declines where the library holds no answer (with the reader of November 22)',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),
         ('True claims told from false ones: AUROC',

@@ -48,7 +48,7 @@ from .answering.safety import first_words, language_note, words_alone, words_wit
 from .answering.support import ClaimSupport
 
 # %% ../nbs/pipeline.ipynb #59546868
-_MAX_WORDS, _MAX_MESSAGE = 1000, 20_000   # words
+_MAX_WORDS, _MAX_MESSAGE, _MAX_LETTERS = 1000, 20_000, 10_000   # words of a question, words of a message, letters of a question
 
 def clean_question(question: str) -> str:
     "The question with its white space tidied. Raises `CpqaError` if it is empty or longer than `_MAX_WORDS` words."
@@ -66,7 +66,10 @@ def asked_in(message: str) -> tuple[str, ...]:
     readable = message.encode('utf-8', 'replace').decode()
     if (n := len(readable.split())) > _MAX_MESSAGE:
         raise CpqaError(f'the message has {n:,} words, more than {_MAX_MESSAGE:,}: send the part with the question')
-    return tuple(map(clean_question, questions_in(readable)))
+    asked = tuple(map(clean_question, questions_in(readable)))
+    if (most := max(map(len, asked))) > _MAX_LETTERS:
+        raise CpqaError(f'the question has {most:,} letters, more than {_MAX_LETTERS:,}: shorten it')
+    return asked
 
 # %% ../nbs/pipeline.ipynb #bc603bec
 class Timings(dict):

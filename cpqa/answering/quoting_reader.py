@@ -157,9 +157,11 @@ def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners:
     return taken
 
 # %% ../../nbs/answering/quoting_reader.ipynb #708f6a8a
-def best_sentences(scores: np.ndarray, documents: Sequence[Document]) -> list[int]:
-    "The numbers of the sentences by score, reviews and then newer papers first where it is the same to two decimals."
-    place = lambda i: (-round(float(scores[i]), 2), not is_review(documents[i]), -(documents[i].year or 0), i)
+_STEP, _OPEN_STEP = 0.01, 0.05   # scores within one step are as good, where a yes or no is asked for and elsewhere
+
+def best_sentences(scores: np.ndarray, documents: Sequence[Document], step: float = _STEP) -> list[int]:
+    "The numbers of the sentences by score in steps, and within a step reviews first, then newer papers."
+    place = lambda i: (-round(float(scores[i]) / step), not is_review(documents[i]), -(documents[i].year or 0), i)
     return sorted(range(len(scores)), key=place)
 
 # %% ../../nbs/answering/quoting_reader.ipynb #d4bb0719
@@ -180,11 +182,16 @@ _ASKING = set('what which who whom whose when where why how do does did can coul
               'i my me we our us you your he she him her his any some from about than so please tell explain '
               'get help helps use used useful good best better work works'.split())
 
+def _asked_words(question: str) -> list[str]:
+    return [w for w in dict.fromkeys(re.findall(r"[\w'-]+", question)) if w.lower() not in _ASKING]
+
+def _not_held(question: str, held: set[str]) -> list[str]:
+    "The words of the question, asking words aside, that are not among the stems, in no form."
+    return [w for w in _asked_words(without_mentioned(question, held)) if not set(ENGLISH.analyze(w)) <= held]
+
 def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
     "The words of the question, asking words aside, whose terms stand in no quote and in no title of the quoted papers."
-    held = {term for c in citations for term in ENGLISH.analyze(f'{c.title} {c.quote}')}
-    words = dict.fromkeys(re.findall(r"[\w'-]+", without_mentioned(question, held)))
-    return [w for w in words if w.lower() not in _ASKING and not set(ENGLISH.analyze(w)) <= held]
+    return _not_held(question, {term for c in citations for term in ENGLISH.analyze(f'{c.title} {c.quote}')})
 
 # %% ../../nbs/answering/quoting_reader.ipynb #ba671f7d
 _MOST_PAIRS = 9
@@ -259,7 +266,8 @@ def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) 
     finding, weights = np.array([s.finding for s in stances] or [np.nan] * len(found)), reader.weights if network else _OPEN
     p = answer_probability(finding, about, alone, weights)
     if said: p = p * section_share([s.section for s in said])
-    return _Scored(p, best_sentences(p, [d for d, _ in found]), reader.scale(weights), stances, notes=notes)
+    order = best_sentences(p, [d for d, _ in found], _STEP if kind_of(question) == 'yesno' else _OPEN_STEP)
+    return _Scored(p, order, reader.scale(weights), stances, notes=notes)
 
 # %% ../../nbs/answering/quoting_reader.ipynb #22f37afc
 def _on_subject(question: str, found: _Found) -> _Found:
@@ -276,14 +284,21 @@ def _grounds(reader: 'QuotingReader', given: _Scored, gathered: Gathered, elsewh
 def _rule(question: str, document: Document, span: Span) -> Direction:
     return direction(question, document.text[slice(*span)], document.title)
 
+def _speaks_of(question: str, document: Document) -> bool:
+    "Does the paper hold the first word of the question that names something, in some form? One that does not has no say in a yes or no."
+    held = set(ENGLISH.analyze(f'{document.title} {document.text}'))
+    return not {*_asked_words(question)[:1]} & {*_not_held(question, held)}
+
 def _heard(question: str, given: _Scored, found: _Found) -> tuple[Verdict | None, list[str]]:
     "For a question that a yes or a no answers, what the papers say; and where each candidate points."
     if not given.stances or not asks_for_label(question): return None, [''] * len(found)
+    full = {id: _speaks_of(question, d) for id, d in {d.id: d for d, _ in found}.items()}
+    order = [i for i in given.order if full[found[i][0].id]]
     heard = [Heard(found[i][0].id, float(given.scores[i]), given.stances[i], _rule(question, *found[i]),
                    order_is_told(question, found[i][0].title), ps_say(found[i][0].text[slice(*found[i][1])], set(), {}) > 0)
-             for i in given.order]
+             for i in order]
     said, ways = verdict(heard, compares(question)), [''] * len(found)
-    for i, way in zip(given.order, said.ways): ways[i] = way
+    for i, way in zip(order, said.ways): ways[i] = way
     return said, ways
 
 def _how_well(question: str, citations: Sequence[Citation], given: _Scored, said: Verdict | None,

@@ -81,7 +81,7 @@ def _hushed() -> Iterator[None]:
 # %% ../../nbs/core/llm_local.ipynb #67a4639d
 def unmarked(text: str, marks: Sequence[str]) -> str:
     "The text with a space in each of the `marks` that it holds."
-    parted = sorted({m for m in marks if len(m) > 1}, key=len, reverse=True)   # a single letter cannot be parted
+    parted = sorted({s for m in marks if len(s := m.strip()) > 1}, key=len, reverse=True)   # a single letter cannot be parted
     found = re.compile('|'.join(map(re.escape, parted)) or r'(?!)')
     while (broken := found.sub(lambda m: f'{m[0][0]} {m[0][1:]}', text)) != text: text = broken
     return text

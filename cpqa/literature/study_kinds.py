@@ -61,5 +61,5 @@ def study_kind(document: Document) -> str:
     return next(iter(found), '')
 
 def is_review(document: Document) -> bool:
-    "Does the document sum up several studies?"
-    return study_kind(document) in ('guideline', 'meta-analysis', 'systematic review', 'review')
+    "Does the document sum up several studies, or what is known?"
+    return study_kind(document) in ('guideline', 'meta-analysis', 'systematic review', 'review', 'information page')
