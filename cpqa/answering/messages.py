@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from .question_kinds import begins_asking
+from .subject import medicines
 from ..core.records import Document, Record
 from ..core.text_analysis import ENGLISH, bounded
 from ..literature.cancer_lexicon import Lexicon
@@ -115,7 +116,8 @@ _NAMES = 3
 def _named(text: str) -> list[tuple[int, int]]:
     text = bounded(text)
     table = {(s.start, s.end) for s in patients_phrases(text) if s.wording.kind in ('brand', 'abbreviation')}
-    return sorted({(m.start, m.end) for m in Lexicon.load().find(text)} | table)
+    plain = {m.span() for m in re.finditer(r'[a-z][a-z-]+', text.lower()) if m[0] in medicines()}
+    return sorted({(m.start, m.end) for m in Lexicon.load().find(text)} | table | plain)
 
 def names_beside(message: str, question: str) -> tuple[str, ...]:
     "Cancers, medicines and tests named in the message that the question does not hold, in their order."

@@ -1,0 +1,67 @@
+"Messages of patients: the question in them is found, in real messages too, and asked part by part."
+import json
+
+import pytest
+from conftest import ROOT
+from helpers import inside
+
+import cpqa
+from cpqa.answering.messages import message_of, message_parts, questions_in, sentence_signs, shipped_message_weights
+from cpqa.core.records import Answer
+
+pytestmark = pytest.mark.usefixtures('loaded_once')
+
+TWO = ('My dad has lung cancer and he started on Keytruda in March. He is 71, used to be a plumber, and lives alone with the dog. '
+       'Does Keytruda make people live longer with lung cancer? And what side effects should we look out for with it?')
+
+
+def asked(text: str) -> Answer:
+    done = inside('ask', '--json', '-', input=text)
+    assert done.returncode == 0, done.stderr
+    return Answer.from_json(done.stdout)
+
+
+def test_two_questions_are_answered_one_by_one():
+    answer = asked(TWO)
+    assert answer.question == TWO and answer.read_as == 'Does Keytruda make people live longer with lung cancer?'
+    [second] = answer.further
+    assert 'side effects' in second.question and 'Keytruda' in second.question and second.library == answer.library
+
+
+def test_a_letter_of_over_a_thousand_words_is_no_reason_to_refuse():
+    answer = asked('We had tea in the garden again and talked of old times. ' * 150 + 'Does tamoxifen cause hot flushes? Thank you.')
+    assert answer.read_as == 'Does tamoxifen cause hot flushes?' and not answer.further
+
+
+def test_a_question_stays_a_question():
+    answer = asked('Does tamoxifen cause hot flushes?')
+    assert (answer.read_as, answer.further) == ('', ())
+
+
+def test_who_is_in_danger_is_heard_wherever_it_is_said():
+    answer = asked('We had tea in the garden. ' * 60 + 'I do not want to live any more. ' + 'Does tamoxifen cause hot flushes?')
+    assert answer.kind == 'help' and answer.first and not answer.further
+
+
+def test_the_weights_are_those_that_were_measured():
+    saved = json.loads((ROOT/'benchmarks'/'results'/'messages.json').read_text(encoding='utf-8'))
+    assert list(saved['signs']['asks'].values()) == list(shipped_message_weights().asks.weights)
+    assert saved['right sentence']['asks']['value'] > saved['right sentence']['asks: the first with a mark']['value'] + .2
+
+
+def test_real_messages(data_dir):
+    "Every message of MeQSum has one or two questions, none longer than the message and the names beside it."
+    path = data_dir/'patients'/'meqsum.jsonl'
+    if not path.exists(): pytest.skip('the messages are not here')
+    for line in path.read_text(encoding='utf-8').splitlines()[::7]:
+        text = json.loads(line)['message']
+        said = message_of(text).sentences
+        assert len(sentence_signs(said)) == len(said) and (not said or len(message_parts(said).asks) in (1, 2))
+        assert 1 <= len(questions_in(text)) <= 2 and all(questions_in(text))
+
+
+def test_a_claim_is_checked_from_the_top():
+    quote = 'Pain was significantly lower in the tea group than in the coffee group (2.1 vs. 4.3 points, p = 0.01).'
+    right, wrong = (cpqa.check_claim(claim, quote) for claim in ('Tea reduced pain compared with coffee.',
+                                                                 'Tea did not reduce pain compared with coffee.'))
+    assert right.fault == '' and wrong.fault and right.score > wrong.score + .3
