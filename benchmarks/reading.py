@@ -31,6 +31,7 @@ import numpy as np
 from common import DATA, RESULTS, bioasq_questions, interval, save
 
 from cpqa import CancerQA
+from cpqa.answering import quoting_reader as room
 from cpqa.answering.direction import direction
 from cpqa.answering.quoting_reader import (
     QuoteWeights,
@@ -144,29 +145,34 @@ def pubmedqa_sets():
     return out
 
 
+FORM = 2   # of the rows that are kept
+
+
 class Reads:
     "What the network says of the candidate sentences of each question, kept in a file."
 
     def __init__(self, name: str):
         self.stance = shipped_stance()
-        self.path = cache_dir() / 'reading' / f'{name}-{self.stance.describe()["weights"]}.jsonl'
+        self.path = cache_dir() / 'reading' / f'{name}-{self.stance.describe()["weights"]}-{FORM}.jsonl'
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.known = dict(json.loads(line) for line in self.path.read_text().splitlines()) if self.path.exists() else {}
 
     def rows(self, q: dict, gather) -> list:
         """For each candidate, in the order of the evidence: paper, start, end, finding, yes, no, probability of the passage, is it marked?,
         what the rules say, probability of the sentence, label of its section, title,
-        do its figures say that there is no difference?"""
+        do its figures say that there is no difference, and does the paper hold what the question names first?"""
         if q['id'] not in self.known:
             evidence, documents, reranker = gather(q)
-            found = worth_reading(in_literature(q['text']), candidates(evidence, documents))
+            asked = in_literature(q['text'])
+            found = worth_reading(asked, room._on_subject(asked, candidates(evidence, documents)))
             read = [in_context(d, span) for d, span in found]
+            speaks = {id: room._speaks_of(q['text'], d) for id, d in {d.id: d for d, _ in found}.items()}
             said = self.stance.read(in_literature(q['text']), read)
             about, alone = passage_probability(evidence, found), sentence_probability(q['text'], found, reranker)
             self.known[q['id']] = [
                 [d.id, a, b, *s, None if np.isnan(p) else float(p), marked(q, d, a, b), direction(q['text'], d.text[a:b], d.title),
                  None if np.isnan(x) else float(x), c.section, c.title,
-                 ps_say(d.text[a:b], set(), {}) > 0]
+                 ps_say(d.text[a:b], set(), {}) > 0, speaks[d.id]]
                 for (d, (a, b)), s, p, x, c in zip(found, said, about, alone, read)
             ]
             with open(self.path, 'a') as f:
@@ -210,7 +216,7 @@ def heard(q: dict, weights: QuoteWeights) -> list[Heard]:
         return []
     p = scores(rows, weights)
     order = np.argsort(-np.round(p, 2), kind='stable')
-    return [said_by(q, rows[i], p[i]) for i in order]
+    return [said_by(q, rows[i], p[i]) for i in order if rows[i][13]]
 
 
 def chosen(sets: dict[str, list], quotes: QuoteWeights) -> VerdictRule:
@@ -278,8 +284,6 @@ def quotes_of(rows: list[dict], quotes: QuoteWeights, weights: VerdictRule) -> d
 
 def read(q: dict, quotes: QuoteWeights, weights: VerdictRule) -> list[tuple[float, bool]]:
     "Score and mark of each quote that the reader would take."
-    from cpqa.answering import quoting_reader as room
-
     rows = q['rows']
     if not rows:
         return []
@@ -289,9 +293,9 @@ def read(q: dict, quotes: QuoteWeights, weights: VerdictRule) -> list[tuple[floa
     given = room._Scored(p, sorted(range(len(p)), key=lambda i: (-round(float(p[i]), 2), i)), quotes, [Stance(*r[3:6]) for r in rows])
     said, ways = None, [''] * len(rows)
     if asks_for_label(q['text']):
-        some = [said_by(q, rows[i], p[i]) for i in given.order]
-        said = verdict(some, compares(q['text']), weights)
-        for i, way in zip(given.order, said.ways):
+        order = [i for i in given.order if rows[i][13]]
+        said = verdict([said_by(q, rows[i], p[i]) for i in order], compares(q['text']), weights)
+        for i, way in zip(order, said.ways):
             ways[i] = way
     found = [
         (Document(r[0], '', ' ' * r[1] + f'{n}' * (r[2] - r[1])), (r[1], r[2])) for n, r in enumerate(rows)
