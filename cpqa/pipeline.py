@@ -44,7 +44,7 @@ from .answering.messages import questions_in
 from .answering.question_kinds import kind_of
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader
 from .answering.replies import Options
-from .answering.safety import first_words, language_note, words_alone, words_with_errors
+from .answering.safety import first_words, language_note, treatment_note, words_alone, words_with_errors
 from .answering.support import ClaimSupport
 
 # %% ../nbs/pipeline.ipynb #59546868
@@ -386,8 +386,8 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
     message = message.encode('utf-8', 'replace').decode()
     if alone := words_alone(message): return Answer(message, '', abstained=True, kind='help', first=alone, library='nothing', note='')
     answer, *further = (_one_answered(qa, question, kind, options, on_text) for question in asked)
-    said = language_note(message)
-    return replace(answer, question=message, first=first_words(message), notes=(*([said] if said else []), *answer.notes),
+    said = [note for note in (treatment_note(message), language_note(message)) if note]
+    return replace(answer, question=message, first=first_words(message), notes=(*said, *answer.notes),
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
 
 def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:

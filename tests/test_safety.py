@@ -419,3 +419,10 @@ def test_a_search_for_documents_says_what_must_be_said_first_and_lists_them():
     assert len(json.loads(done.stdout)) == 10 and done.stderr.strip() == said
     assert json.loads(good('search', 'suicidal[tiab]', '--retriever', 'boolean', '--json', how=inside)) is not None   # a query, no cry
     assert inside('search', 'what lowers the risk of polyps?', '--json').stderr == ''
+
+
+def test_who_thinks_of_stopping_a_treatment_is_told_to_ask_first():
+    for question in ('Can I stop tamoxifen early? The hot flushes are killing me.', 'i want a break from chemo'):
+        shown = good('ask', question, how=inside)
+        assert 'Do not stop, pause or change a treatment' in ' '.join(shown.split())
+    assert 'Do not stop, pause' not in good('ask', 'How do I stop smoking?', how=inside)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FIRST', 'ABROAD', 'tidied', 'word_marks', 'readings', 'DangerModel', 'danger_model', 'kinds_chances',
            'danger_outputs', 'danger_chances', 'danger', 'help_for', 'first_words', 'words_alone', 'words_with_errors',
-           'language_of', 'language_note']
+           'language_of', 'language_note', 'treatment_note']
 
 # %% ../../nbs/answering/safety.ipynb #d295f39a
 import re
@@ -20,6 +20,7 @@ from zlib import crc32
 
 import numpy as np
 
+from .subject import medicines_named
 from ..core.word_lists import word_lists
 
 # %% ../../nbs/answering/safety.ipynb #0cac0ea6
@@ -231,3 +232,16 @@ def language_note(question: str) -> str:
     if language in ('', 'English'): return ''
     return (f'This question seems to be written in {language}, and cpqa searches and reads English: what it found may miss the point. '
             f'Ask in English, with the names of drugs and illnesses as they stand on your papers. {_PLEASE.get(language, "")}').rstrip()
+
+# %% ../../nbs/answering/safety.ipynb #57097002
+_STOPS = re.compile(r"\b(?:stop|stopping|stopped|come off|coming off|pause|pausing|skip|skipping|quit|break from|go without|refuse|"
+                    r"refusing|give up|not take|don['’]t take)\b", re.I)
+_TREATMENT = re.compile(r'\b(?:tablets?|pills?|jabs?|treatments?|medicines?|medications?|drugs?|chemo\w*|radio\w*|hormones?|'
+                        r'immunotherapy|therapy|infusions?)\b', re.I)
+_KEEP_ON = ('Do not stop, pause or change a treatment because of what you read here. Papers speak of groups of people: ask those who treat you '
+            'first.')
+
+def treatment_note(question: str) -> str:
+    "A note where a question speaks of stopping a treatment, or ''."
+    text = question[:_LONGEST]
+    return _KEEP_ON if _STOPS.search(text) and (_TREATMENT.search(text) or medicines_named(text)) else ''
