@@ -238,8 +238,8 @@ _STOPS = re.compile(r"\b(?:stop|stopping|stopped|come off|coming off|pause|pausi
                     r"refusing|give up|not take|don['’]t take)\b", re.I)
 _TREATMENT = re.compile(r'\b(?:tablets?|pills?|jabs?|treatments?|medicines?|medications?|drugs?|chemo\w*|radio\w*|hormones?|'
                         r'immunotherapy|therapy|infusions?)\b', re.I)
-_KEEP_ON = ('Do not stop, pause or change a treatment because of what you read here. Papers speak of groups of people: ask those who treat you '
-            'first.')
+_KEEP_ON = ('Do not stop, pause or change a treatment because of what you read here. Papers speak of groups of people: ask those who '
+            'treat you first.')
 
 def treatment_note(question: str) -> str:
     "A note where a question speaks of stopping a treatment, or ''."
