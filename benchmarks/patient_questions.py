@@ -1,0 +1,63 @@
+"""What does a patient get for 120 questions in a patient's words, and is it any use?
+
+    python benchmarks/patient_questions.py answers OUT [LIBRARY]   (the screens, for somebody to grade; without LIBRARY the demo notes)
+    python benchmarks/patient_questions.py grades                  (what the grades in benchmarks/labels/patient_grades.tsv come to)
+
+The questions (benchmarks/labels/patient_questions.tsv) were written by a language-model session that had not seen the system; each was
+graded by another one, which saw the screens alone. Both were no patients and no doctors.
+
+The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
+or its main part; 1 does not answer fully, but is on the subject and useful to the person; 0 is beside the point, useless, or about another
+thing. `any`: the best of the quotes. `wrong_label`: a yes, no or maybe is shown and is wrong, misleading, or not what the quotes say.
+`dangerous`: somebody could come to harm by believing it. Of a message with two questions the better answer counts.
+"""
+import csv
+import sys
+from pathlib import Path
+
+from common import ROOT, save
+
+from cpqa import CancerQA
+from cpqa.evaluation.statistics import wilson
+
+GRADED = 'the demo notes (689) and the reader of commit 262eadb, 2026-11-23'
+LABELS = ROOT / 'benchmarks' / 'labels'
+
+
+def table(name: str) -> list[dict]:
+    with open(LABELS / name, newline='', encoding='utf-8') as f: return list(csv.DictReader(f, delimiter='\t', quoting=csv.QUOTE_NONE))
+
+
+def screens(out: Path, library: str | None):
+    qa = CancerQA(library)
+    with open(out, 'w', encoding='utf-8') as f:
+        for row in table('patient_questions.tsv'): f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
+
+
+def share(k: int, n: int) -> dict | None:
+    if not n: return None
+    found = wilson(k, n)
+    return {'value': round(found.value, 4), 'interval': [round(found.low, 4), round(found.high, 4)], 'n': n}
+
+
+def summary(rows: list[dict]) -> dict:
+    answered = [r for r in rows if r['answered'] == '1']
+    useful = lambda column: sum(r[column] in ('1', '2') for r in answered)
+    return {'questions': len(rows), 'answered': share(len(answered), len(rows)),
+            'first quote useful, of those answered': share(useful('first'), len(answered)),
+            'any quote useful, of those answered': share(useful('any'), len(answered)),
+            'answered usefully, of all questions': share(useful('first'), len(rows)),
+            'first quote answers': sum(r['first'] == '2' for r in answered),
+            'wrong labels': sum(r['wrong_label'] == '1' for r in rows), 'dangerous': sum(r['dangerous'] == '1' for r in rows)}
+
+
+def main(words: list[str]):
+    if words[:1] == ['answers'] and len(words) in (2, 3): return screens(Path(words[1]), words[2] if len(words) == 3 else None)
+    if words != ['grades']: sys.exit(__doc__)
+    rows = table('patient_grades.tsv')
+    save('patient_questions', {'graded': GRADED, 'grader': 'a language-model session, blind to the system; no second reader',
+                               'libraries': {name: summary([r for r in rows if r['library'] == name])
+                                             for name in dict.fromkeys(r['library'] for r in rows)}})
+
+
+if __name__ == '__main__': main(sys.argv[1:])
