@@ -202,9 +202,18 @@ def timed(f: Callable, text: str, words: bool = False, limit: float = LIMIT) -> 
     return time.process_time() - start
 
 
+def _suspect(measure: Callable[..., float], n: int) -> bool:
+    "Whether the longest text that is done within the first look (at most `n` characters) takes thrice the time of half of it, or may."
+    top = n
+    while (seconds := measure(n, FIRST)) == float('inf') and n > SHORTEST: n //= 2
+    if seconds < NOTICED: return n < top          # below what is judged, yet twice the text was stopped
+    if n < top and seconds < FIRST / TRIPLE: return True
+    return seconds > TRIPLE * measure(n // 2, FIRST)
+
+
 def growth(measure: Callable[..., float], longest: int = LONGEST) -> dict | None:
     "Where the time of `measure(n, limit)` more than triples as n doubles, twice in a row or beyond the limit: n and the times, or None."
-    if measure(longest, FIRST) < NOTICED: return None
+    if not _suspect(measure, longest): return None
     seen, n, steep = {}, SHORTEST, 0
     while n <= longest and steep < 2:
         again = lambda: min(measure(n, LIMIT) for _ in range(2))
