@@ -197,6 +197,7 @@ def test_rules_about_words_end(text):
 def test_readers_of_replies_and_of_messages_end(text):
     options = {'A': 'tea', 'B': 'milk'}
     for rule in (several_texts, letter_and_text, a_text_and_more, read_prose, read_answer): rule(text, options)
+    letter_and_text('A. ' * 8000, {'A': text, 'B': 'A. ' * 8000})
     assert list(in_statement(text)) is not None and nearest(text, ['bm25', text]) in ('', text)
     assert ''.join(pieces_of(text)) == text and unmarked(text, text.split() + ['-']) is not None
     assert len(questions_in(text)) == 1 and len(questions_in(f'Is it tea? {text} Is it milk? {text}')) in (1, 2)

@@ -207,7 +207,7 @@ def _suspect(measure: Callable[..., float], n: int) -> bool:
     top = n
     while (seconds := measure(n, FIRST)) == float('inf') and n > SHORTEST: n //= 2
     if seconds < NOTICED: return n < top          # below what is judged, yet twice the text was stopped
-    if n < top and seconds < FIRST / TRIPLE: return True
+    if n < top and (seconds < FIRST / TRIPLE or seconds == float('inf')): return True
     return seconds > TRIPLE * measure(n // 2, FIRST)
 
 

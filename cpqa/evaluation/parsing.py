@@ -134,16 +134,16 @@ def all_of_them(text: str, options: dict[str, str]) -> AnswerReading | None:
 # %% ../../nbs/evaluation/parsing.ipynb #742c65a3
 _MARK = r'(?:[)\]]+[.:,]?\s*|\s*[.:,;]\s+|\s+[-–—]+\s+|\s+(?=\()|(?=\s+(?:because|since|as(?! well)|due to|given|based on|for|which)\b))'
 
-_NEAR = 500   # letters behind a label, in which the first words of its option stand
+_NEAR = 500   # letters around a label that are looked at: the first words of its option, and what denies it
 
 def _others(text: str, own: str, options: dict[str, str]) -> list[str]:
     "The labels other than `own` that stand in a text before the first words of their own option, or whose option is all of it."
-    found = [l for l in [_same(text, options)] if l]
+    found, starts = [l for l in [_same(text, options)] if l], {label: _key(option)[:2] for label, option in options.items()}
     for m in re.finditer(rf'(?:^|[\s,;/(])({_letter(options)})[.):]\s*', text, re.I):
         label = _label(m[1], options)
-        start = _key(options[label])[:2] if label else ()
+        start, before = starts.get(label or '', ()), text[max(0, m.start(1) - _NEAR):m.start(1)]
         named = start and _key(text[m.end():m.end() + _NEAR])[:len(start)] == start
-        if label and named and not re.search(r'\b(?:not|than|over|unlike|against)\s*$', text[:m.start(1)], re.I): found.append(label)
+        if label and named and not re.search(r'\b(?:not|than|over|unlike|against)\s*$', before, re.I): found.append(label)
     return [l for l in found if l != own]
 
 def letter_and_text(text: str, options: dict[str, str]) -> AnswerReading | None:
