@@ -385,7 +385,7 @@ def _elink(at: LocalEntrez, ask: Ask, db: str) -> Reply:
 
 # %% ../../nbs/local_ncbi/entrez_local.ipynb #23400704
 _LONGEST_SPELLED, _MOST_ODD = 2000, 50    # characters of a text that is spelled, words of it that are not known
-_WORDS = re.compile(r'\[[^\]]*\]|[^\W\d_]+')
+_WORDS = re.compile(r'\[[^\[\]]*\]|[^\W\d_]+')
 
 def vocabulary(library: Iterable[Document]) -> Counter[str]:
     "How often each word stands in the titles and texts of a library, in small letters."
