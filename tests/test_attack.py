@@ -22,7 +22,9 @@ from cpqa.core.records import Document
 from cpqa.core.registry import nearest
 from cpqa.evaluation.parsing import a_text_and_more, in_statement, letter_and_text, read_answer, read_prose, several_texts
 from cpqa.local_ncbi.entrez_local import vocabulary
+from cpqa.retrieval.patient_words import without_mentioned
 from cpqa.retrieval.pubmed_query import QueryError, tagged
+from cpqa.retrieval.rewriters import repaired
 
 
 @pytest.fixture(scope='module')
@@ -190,6 +192,7 @@ def test_rules_about_words_end(text):
     assert InContext(text).text is not None and asks_for_label(text) in (True, False)
     assert isinstance(misfits(text, text), list) and isinstance(polarity(text), list) and kind_of(text)
     assert isinstance(explained(text), dict) and len(vocabulary([Document('1', text=text)])) < 9
+    assert isinstance(repaired(text), str) and without_mentioned('lung cancer ' * 3000, [text, *['lung', 'cancer'] * 3000]).split()
     with pytest.raises(QueryError): tagged('tea', text)
 
 

@@ -129,7 +129,8 @@ def ways_to_say(text: str) -> list[tuple[str, ...]]:
 
 def without_mentioned(text: str, held: Collection[str]) -> str:
     "The `text` without those of its parts that are among the stems `held` in another form."
-    for part, *others in ways_to_say(text):
-        if any(_stems(o) <= set(held) for o in (*others, *equivalents(part)) if _stems(o)):
+    held = set(held)
+    for part, *others in dict.fromkeys(map(tuple, ways_to_say(text))):
+        if any(_stems(o) <= held for o in (*others, *equivalents(part)) if _stems(o)):
             text = re.sub(rf'(?<!\w){re.escape(part)}(?!\w)', ' ', text)
     return text

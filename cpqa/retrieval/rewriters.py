@@ -120,13 +120,16 @@ def _tag(tag: str) -> str:
     return f'[{tag}]' if name.strip() in TAGS else ''
 
 def _balanced(text: str) -> str:
-    "The `text` without closing parentheses too many, and with those that are missing; parentheses in quotes do not count."
-    out, depth, quoted = [], 0, False
+    "The `text` without empty pairs and closing parentheses too many, and with those that are missing; parentheses in quotes do not count."
+    out, depth, quoted = list[str](), 0, False
     for c in text:
         quoted ^= c == '"'
-        if not quoted and c == ')' and not depth: continue
-        if not quoted: depth += (c == '(') - (c == ')')
-        out.append(c)
+        if quoted or c not in '()': out.append(c); continue
+        if c == ')' and not depth: continue
+        depth += 1 if c == '(' else -1
+        last = next((i for i in range(len(out) - 1, -1, -1) if not out[i].isspace()), -1)
+        if c == ')' and last >= 0 and out[last] == '(': out[last:] = ' '
+        else: out.append(c)
     return ''.join(out) + ')' * depth
 
 # %% ../../nbs/retrieval/rewriters.ipynb #e71946b5
@@ -137,8 +140,7 @@ def repaired(text: str) -> str:
     text = re.sub(r'\[([^\[\]]*)\]', lambda m: _tag(m[1]), text)
     text, before = _balanced(text), None
     while before != text:
-        before = text
-        text = re.sub(r'\(\s*\)', ' ', text)
+        before, text = text, _balanced(text)
         text = re.sub(r'\b(AND|OR|NOT)\s+(?=(AND|OR|NOT)\b)|^\s*(AND|OR|NOT)\b|\b(AND|OR|NOT)\s*$', ' ', text)
         text = re.sub(r'(?<=\()\s*(AND|OR|NOT)\b|\b(AND|OR|NOT)\s*(?=\))', ' ', text)
     return re.sub(r'(?<=\() | (?=\))', '', ' '.join(text.split()))
