@@ -25,6 +25,8 @@ from cpqa.local_ncbi.entrez_local import vocabulary
 from cpqa.retrieval.patient_words import without_mentioned
 from cpqa.retrieval.pubmed_query import QueryError, tagged
 from cpqa.retrieval.rewriters import repaired
+from cpqa.retrieval.spelling import Speller
+from cpqa.testing.model_server import text_pieces
 
 
 @pytest.fixture(scope='module')
@@ -192,6 +194,7 @@ def test_rules_about_words_end(text):
     assert InContext(text).text is not None and asks_for_label(text) in (True, False)
     assert isinstance(misfits(text, text), list) and isinstance(polarity(text), list) and kind_of(text)
     assert isinstance(explained(text), dict) and len(vocabulary([Document('1', text=text)])) < 9
+    assert ''.join(text_pieces(text)) == text and not Speller().known(text + 'or ' * LONG)
     assert isinstance(repaired(text), str) and without_mentioned('lung cancer ' * 3000, [text, *['lung', 'cancer'] * 3000]).split()
     with pytest.raises(QueryError): tagged('tea', text)
 

@@ -43,6 +43,7 @@ UNITS = ['.', '\n', '(', ')', '()', '[', '[1', '{', '"', "'", '“', '7', '1.', 
 FRAMES = {'alone': '{}', 'framed': 'a{}z'}
 LEFT_OUT = {   # what these do is no work on a text, or is attacked elsewhere
     'named',        # its names are as long as the text here, and short in truth: what it writes is their product
+    'candidate_pairs', 'near_duplicates',   # texts that are alike: of n that are the same, the pairs themselves are n times n
     'main', 'serve', 'console', 'convert', 'fork_safe',
     'answer_to', 'ask_magic',    # a whole ask: its question has a bound of letters, and tests/test_attack asks one at that bound
     'forest'}       # matplotlib lays out a label of 64,000 letters: a picture of one's own results, no text from outside
@@ -193,13 +194,15 @@ def timed(f: Callable, text: str, words: bool = False, limit: float = LIMIT) -> 
     given, _ = arguments(f, text, words)
     before = signal.signal(signal.SIGPROF, _ring)
     start = time.process_time()
-    signal.setitimer(signal.ITIMER_PROF, limit)
-    try: call(f, given)
-    except TooLong: return float('inf')
-    except Exception: pass
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_PROF, limit)
+            call(f, given)
+        except Exception: pass
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
+    except TooLong: return float('inf')   # also where it rings while the clock is being stopped
     return time.process_time() - start
 
 

@@ -159,6 +159,7 @@ class Speller:
 
     def known(self, word: str) -> bool:
         "Does a vocabulary hold the `word`, one or many of it, or its end behind a usual beginning?"
+        if len(word) > 10*_LONGEST_WORD: return False
         return any(map(self.listed, {word, word.removesuffix('s'), *number_forms(spelled(word)),
                                      *_british(word)})) or _beginning(spelled(word), self.listed)
 

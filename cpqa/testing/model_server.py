@@ -57,7 +57,7 @@ def request_in(path: str, body: dict[str, Any]) -> ServerRequest:
 # %% ../../nbs/testing/model_server.ipynb #bbb25084
 def text_pieces(text: str) -> list[str]:
     "The words of a text, each with the white space around it; together they are the text."
-    return re.findall(r'\s*\S+\s*', text) or ([text] if text else [])
+    return re.findall(r'(?:^\s+)?\S+\s*', text) or ([text] if text else [])
 
 def cut_to(said: Completion, request: ServerRequest) -> Completion:
     "The completion as the service sends it: of `max_tokens` pieces at most, with its counts and the model's name."
