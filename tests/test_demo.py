@@ -48,7 +48,7 @@ def rct(data_dir) -> dict:
 @pytest.fixture(scope='module')
 def pages(data_dir) -> dict:
     "Id as in the notes, without its part -> address and text of a page for patients."
-    begins, out = {'1_CancerGov_QA': 'NCI', '4_MPlus_Health_Topics_QA': 'MPLUS'}, {}
+    begins, out = {'1_CancerGov_QA': 'NCI', '4_MPlus_Health_Topics_QA': 'MPLUS', '7_SeniorHealth_QA': 'NIHSH'}, {}
     with tarfile.open(data_dir/'medquad'/'medquad_1-9_xml.tar.gz') as packed:
         for member in packed:
             begin = next((b for folder, b in begins.items() if f'{folder}/' in member.name), '')

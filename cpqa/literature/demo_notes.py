@@ -16,7 +16,8 @@ from .study_kinds import type_of_kind
 
 # %% ../../nbs/literature/demo_notes.ipynb #c17f99f3
 _PUBLISHERS = {'NCI': 'Page of the US National Cancer Institute, as MedQuAD collected it, not a paper',
-               'MPLUS': 'Page of MedlinePlus, as MedQuAD collected it, not a paper'}
+               'MPLUS': 'Page of MedlinePlus, as MedQuAD collected it, not a paper',
+               'NIHSH': 'Page of NIHSeniorHealth, as MedQuAD collected it, not a paper'}
 
 class DemoNote(Record, frozen=True):
     "An evidence note: what the paper of this PMID found, in our own words."
