@@ -32,20 +32,20 @@ from common import DATA, RESULTS, bioasq_questions, interval, save
 
 from cpqa import CancerQA
 from cpqa.answering import quoting_reader as room
-from cpqa.answering.direction import direction
 from cpqa.answering.quoting_reader import (
     QuoteWeights,
     QuotingReader,
     answer_probability,
     candidates,
-    passage_probability,
+    quote_signs,
     section_share,
     sentence_probability,
     shipped_quote_weights,
     worth_reading,
 )
 from cpqa.answering.readers import Gathered
-from cpqa.answering.stance import Stance, compares, in_context, order_is_told, shipped_stance
+from cpqa.answering.question_kinds import kind_of
+from cpqa.answering.stance import Stance, in_context, order_is_told, shipped_stance
 from cpqa.answering.trial_comparisons import ps_say
 from cpqa.answering.verdict import Heard, VerdictRule, asks_for_label, shipped_verdict, verdict
 from cpqa.core.records import Document, Evidence, Passage
@@ -145,7 +145,7 @@ def pubmedqa_sets():
     return out
 
 
-FORM = 2   # of the rows that are kept
+FORM = 3   # of the rows that are kept
 
 
 class Reads:
@@ -157,23 +157,25 @@ class Reads:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.known = dict(json.loads(line) for line in self.path.read_text().splitlines()) if self.path.exists() else {}
 
-    def rows(self, q: dict, gather) -> list:
-        """For each candidate, in the order of the evidence: paper, start, end, finding, yes, no, probability of the passage, is it marked?,
-        what the rules say, probability of the sentence, label of its section, title,
+    def rows(self, q: dict, gather) -> list[dict]:
+        """For each candidate, in the order of the evidence: its place, its signs, what the network says, is it marked?, its section and title,
         do its figures say that there is no difference, and does the paper hold what the question names first?"""
         if q['id'] not in self.known:
-            evidence, documents, reranker = gather(q)
+            g = gather(q)
             asked = in_literature(q['text'])
-            found = worth_reading(asked, room._on_subject(asked, candidates(evidence, documents)))
+            found = worth_reading(asked, room._on_subject(asked, candidates(g.evidence, g.documents)))
             read = [in_context(d, span) for d, span in found]
             speaks = {id: room._speaks_of(q['text'], d) for id, d in {d.id: d for d, _ in found}.items()}
-            said = self.stance.read(in_literature(q['text']), read)
-            about, alone = passage_probability(evidence, found), sentence_probability(q['text'], found, reranker)
+            said = self.stance.read(asked, read)
+            network = kind_of(q['text']) == 'yesno'   # as the reader does
+            alone = sentence_probability(q['text'], found, g.reranker) if network else np.full(len(found), np.nan)
+            finding = np.array([s.finding if network else np.nan for s in said])
+            signs = quote_signs(q['text'], found, g, finding, alone, shipped_quote_weights())
             self.known[q['id']] = [
-                [d.id, a, b, *s, None if np.isnan(p) else float(p), marked(q, d, a, b), direction(q['text'], d.text[a:b], d.title),
-                 None if np.isnan(x) else float(x), c.section, c.title,
-                 ps_say(d.text[a:b], set(), {}) > 0, speaks[d.id]]
-                for (d, (a, b)), s, p, x, c in zip(found, said, about, alone, read)
+                {'doc': d.id, 'start': a, 'end': b, 'stance': list(s), 'marked': marked(q, d, a, b), 'section': c.section, 'title': c.title,
+                 'even': ps_say(d.text[a:b], set(), {}) > 0, 'speaks': speaks[d.id],
+                 'signs': {name: None if np.isnan(v[i]) else float(v[i]) for name, v in signs.items()}}
+                for i, ((d, (a, b)), s, c) in enumerate(zip(found, said, read))
             ]
             with open(self.path, 'a') as f:
                 f.write(json.dumps([q['id'], self.known[q['id']]]) + '\n')
@@ -188,26 +190,21 @@ def marked(q: dict, d: Document, a: int, b: int) -> bool:
     return any(said in ' '.join(t.split()) or ' '.join(t.split()) in said for t in q.get('snippets', {}).get(d.id, ()))
 
 
-def from_library(qa: CancerQA):
-    def gather(q):
-        g = qa.gather(q['text'], Timings())
-        return g.evidence, g.documents, g.reranker
-
-    return gather
+def from_library(qa: CancerQA): return lambda q: qa.gather(q['text'], Timings())
 
 
-def from_abstract(q: dict):
+def from_abstract(q: dict) -> Gathered:
     d = Document(q['id'], '', q['context'])
-    return [Evidence(Passage.of(d, a, b), score=1.0) for a, b in sentences(d)], {d.id: d}, None
+    return Gathered(q['text'], [Evidence(Passage.of(d, a, b), score=1.0) for a, b in sentences(d)], {d.id: d})
 
 
-def scores(rows: list, weights: QuoteWeights) -> np.ndarray:
-    column = lambda i: np.array([np.nan if r[i] is None else r[i] for r in rows], float)
-    return answer_probability(column(3), column(6), column(9), weights) * section_share([r[10] for r in rows])
+def scores(rows: list[dict], weights: QuoteWeights) -> np.ndarray:
+    signs = {name: np.array([np.nan if r['signs'][name] is None else r['signs'][name] for r in rows], float) for name in weights.weights}
+    return answer_probability(signs, weights) * section_share([r['section'] for r in rows])
 
 
-def said_by(q: dict, row: list, p: float) -> Heard:
-    return Heard(row[0], float(p), Stance(*row[3:6]), row[8], order_is_told(q['text'], row[11]), row[12])
+def said_by(q: dict, row: dict, p: float) -> Heard:
+    return Heard(row['doc'], float(p), Stance(*row['stance']), order_is_told(q['text'], row['title']), row['even'])
 
 
 def heard(q: dict, weights: QuoteWeights) -> list[Heard]:
@@ -216,14 +213,14 @@ def heard(q: dict, weights: QuoteWeights) -> list[Heard]:
         return []
     p = scores(rows, weights)
     order = np.argsort(-np.round(p, 2), kind='stable')
-    return [said_by(q, rows[i], p[i]) for i in order if rows[i][13]]
+    return [said_by(q, rows[i], p[i]) for i in order if rows[i]['speaks']]
 
 
-def chosen(sets: dict[str, list], quotes: QuoteWeights) -> VerdictRule:
+def chosen(sets: dict[str, list], papers: QuoteWeights) -> VerdictRule:
     "The thresholds in the package, with how many labels they give on what they were chosen on, and how many are right."
     rule = shipped_verdict()
     some = [q for rows in sets.values() for q in rows if q['gold'] and asks_for_label(q['text'])]
-    said = [(q['gold'], verdict(heard(q, quotes), compares(q['text']), rule).label) for q in some]
+    said = [(q['gold'], verdict(heard(q, papers), rule).label) for q in some]
     given = [(gold, label) for gold, label in said if label in ('yes', 'no')]
     return msgspec.structs.replace(rule, labels=len(given), right=sum(gold == label for gold, label in given))
 
@@ -235,9 +232,9 @@ def rate(k: int, n: int) -> dict | None:
     return {'value': round(k / n, 4), 'interval': [round(found.low, 4), round(found.high, 4)], 'n': n}
 
 
-def labels(rows: list[dict], quotes: QuoteWeights, rule: VerdictRule) -> dict:
+def labels(rows: list[dict], papers: QuoteWeights, rule: VerdictRule) -> dict:
     some = [q for q in rows if q['gold']]
-    said = [verdict(heard(q, quotes), compares(q['text']), rule).label if asks_for_label(q['text']) else '' for q in some]
+    said = [verdict(heard(q, papers), rule).label if asks_for_label(q['text']) else '' for q in some]
     given = [(q['gold'], label) for q, label in zip(some, said) if label in ('yes', 'no')]
     common = max(('yes', 'no', 'maybe'), key=lambda way: sum(q['gold'] == way for q in some))
     test = mcnemar([g == label for g, label in given], [g == common for g, _ in given]) if given else None
@@ -255,11 +252,11 @@ def labels(rows: list[dict], quotes: QuoteWeights, rule: VerdictRule) -> dict:
     }
 
 
-def quotes_of(rows: list[dict], quotes: QuoteWeights, weights: VerdictRule) -> dict:
+def quotes_of(rows: list[dict], quotes: QuoteWeights, papers: QuoteWeights, rule: VerdictRule) -> dict:
     "By the reader itself, on what the network said."
     first, any_, stated = [], [], []
     for q in rows:
-        taken = read(q, quotes, weights)
+        taken = read(q, quotes, papers, rule)
         first.append(bool(taken) and taken[0][1])
         any_.append(any(hit for _, hit in taken))
         if taken:
@@ -282,7 +279,7 @@ def quotes_of(rows: list[dict], quotes: QuoteWeights, weights: VerdictRule) -> d
     }
 
 
-def read(q: dict, quotes: QuoteWeights, weights: VerdictRule) -> list[tuple[float, bool]]:
+def read(q: dict, quotes: QuoteWeights, papers: QuoteWeights, rule: VerdictRule) -> list[tuple[float, bool]]:
     "Score and mark of each quote that the reader would take."
     rows = q['rows']
     if not rows:
@@ -290,18 +287,19 @@ def read(q: dict, quotes: QuoteWeights, weights: VerdictRule) -> list[tuple[floa
     p = scores(rows, quotes)
     if p.max() < quotes.least:
         return []
-    given = room._Scored(p, sorted(range(len(p)), key=lambda i: (-round(float(p[i]), 2), i)), quotes, [Stance(*r[3:6]) for r in rows])
+    given = room._Scored(p, sorted(range(len(p)), key=lambda i: (-round(float(p[i]), 2), i)), quotes, p, [Stance(*r['stance']) for r in rows])
     said, ways = None, [''] * len(rows)
     if asks_for_label(q['text']):
-        order = [i for i in given.order if rows[i][13]]
-        said = verdict([said_by(q, rows[i], p[i]) for i in order], compares(q['text']), weights)
+        by = scores(rows, papers)
+        order = [i for i in np.argsort(-np.round(by, 2), kind='stable') if rows[i]['speaks']]
+        said = verdict([said_by(q, rows[i], by[i]) for i in order], rule)
         for i, way in zip(order, said.ways):
             ways[i] = way
     found = [
-        (Document(r[0], '', ' ' * r[1] + f'{n}' * (r[2] - r[1])), (r[1], r[2])) for n, r in enumerate(rows)
+        (Document(r['doc'], '', ' ' * r['start'] + f'{n}' * (r['end'] - r['start'])), (r['start'], r['end'])) for n, r in enumerate(rows)
     ]  # no two repeat each other
     taken, _ = room._quotes(QuotingReader(weights=quotes, stance=None), given, found, said, ways)
-    return [(float(p[i]), bool(rows[i][7])) for i in taken]
+    return [(float(p[i]), rows[i]['marked']) for i in taken]
 
 
 def main(evidence: str, bioasq: str, write: bool, most: int | None):
@@ -318,17 +316,17 @@ def main(evidence: str, bioasq: str, write: bool, most: int | None):
                 some = [*kept, *random.Random(1).sample(rest, min(most // 4 if name == 'bioasq' else most, len(rest)))]
             asked[half][name] = [q | {'rows': reads.rows(q, gather)} for q in some]
             print(name, half, len(some), f'{time.perf_counter() - start:.0f} s', flush=True)
-    quotes, weights = shipped_quote_weights(), shipped_verdict()
+    quotes, papers, rule = shipped_quote_weights(), shipped_quote_weights('papers'), shipped_verdict()
     if write:
-        weights = msgspec.structs.replace(chosen(asked['fit'], quotes), date=time.strftime('%Y-%m-%d'))
-        (DATA_FILES / 'verdict.json').write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=1) + b'\n')
+        rule = msgspec.structs.replace(chosen(asked['fit'], papers), date=time.strftime('%Y-%m-%d'))
+        (DATA_FILES / 'verdict.json').write_bytes(msgspec.json.format(msgspec.json.encode(rule), indent=1) + b'\n')
     result = {
         'stance': shipped_stance().describe(),
         'sampled': most,
         'interval': '95 %: Wilson for labels, bootstrap by article for quotes',
-        'weights': {'quotes': msgspec.to_builtins(quotes), 'verdict': msgspec.to_builtins(weights)},
-        'quotes': {half: quotes_of(some['evidence inference'], quotes, weights) for half, some in asked.items()},
-        'labels': {half: {name: labels(rows, quotes, weights) for name, rows in some.items()} for half, some in asked.items()},
+        'weights': {'quotes': msgspec.to_builtins(quotes), 'papers': msgspec.to_builtins(papers), 'verdict': msgspec.to_builtins(rule)},
+        'quotes': {half: quotes_of(some['evidence inference'], quotes, papers, rule) for half, some in asked.items()},
+        'labels': {half: {name: labels(rows, papers, rule) for name, rows in some.items()} for half, some in asked.items()},
     }
     save('reading', result)
 

@@ -406,5 +406,6 @@ def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: O
                    library=answer.library or 'nothing: the language model was asked alone')
 
 def _with_evidence(answer: Answer, g: Gathered) -> Answer:
-    return replace(answer, evidence=tuple(g.evidence), confidence=g.confidence, library=g.library, notes=(*g.notes, *answer.notes),
+    sure = g.confidence if answer.confidence is None else answer.confidence   # a quoting reader says how sure it is of its quotes
+    return replace(answer, evidence=tuple(g.evidence), confidence=sure, library=g.library, notes=(*g.notes, *answer.notes),
                    trace={**g.trace, **answer.trace})

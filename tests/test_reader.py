@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from cpqa.answering.abstention import NOTHING
 from cpqa.answering.citations import fault
-from cpqa.answering.quoting_reader import (MOST, QuoteWeights, QuotingReader, answer_probability, candidates, shipped_quote_weights,
-                                            standing)
+from cpqa.answering.quoting_reader import (MOST, SIGNS, QuoteWeights, QuotingReader, answer_probability, candidates,
+                                            shipped_quote_weights, standing)
 from cpqa.answering.readers import Gathered
 from cpqa.answering.stance import Stance
 from cpqa.answering.verdict import Heard, asks_for_label, shipped_verdict, verdict
@@ -37,11 +37,11 @@ def qa():
 @pytest.fixture(scope='module')
 def read(qa):
     "Question -> its answer by the reader, and the documents it could quote."
-    def of(question, reader=QuotingReader(), **more):
+    def of(question, reader=QuotingReader(abstain_below=0.3)):
         vector = qa.encoder.encode([question], 'query')[0]
         documents = {d.id: d for d in qa.dual_path().retrieve(question).documents}
         evidence = qa.two_stage(qa.vectors).choose(question, vector, list(documents.values()), 10).evidence
-        return reader.read(Gathered(question, evidence, documents, vector=vector, reranker=qa.second('default'), **more)), documents
+        return reader.read(Gathered(question, evidence, documents, vector=vector, reranker=qa.second('default'), encoder=qa.encoder)), documents
     return of
 
 
@@ -69,14 +69,13 @@ def test_side_effects_of_tamoxifen_are_not_declined(read):
 def test_questions_of_another_world_are_declined(read, question):
     answer, _ = read(question)
     assert (answer.abstained, answer.citations, answer.response, answer.label) == (True, (), NOTHING, '')
-    assert 'probability' in answer.reason
+    assert 'chance' in answer.reason
 
 
 def test_confidence_decides_where_it_is_asked_to(read):
-    careful = QuotingReader(abstain_below=0.5)
-    assert [read(CAR_T, careful, confidence=p)[0].abstained for p in (0.49, 0.51)] == [True, False]
-    assert read(CAR_T, confidence=0.01)[0].abstained is False   # nobody asked for it to decide
-    assert read(CAR_T, confidence=0.01)[0].confidence == 0.01
+    sure = read(CAR_T, QuotingReader())[0].confidence
+    assert sure == read(CAR_T, QuotingReader())[0].citations[0].score or sure >= 0.5
+    assert [read(CAR_T, QuotingReader(abstain_below=p))[0].abstained for p in (sure - 0.01, sure + 0.01)] == [False, True]
 
 
 class Says:
@@ -87,7 +86,7 @@ class Says:
         return [self.says(s) for s in said]
 
 
-EVEN = QuoteWeights(1.0, 1.0, 0.0, 0.0)
+EVEN = QuoteWeights({'finding': 1.0, 'passage': 1.0}, 0.0)
 
 
 def library(n, text='Tea number {i} helped {i} adults to sleep well at night. A second sentence speaks of coffee {i}.'):
@@ -109,14 +108,13 @@ def test_a_model_that_fails_says_what_to_do():
         QuotingReader(stance=Says(fails), weights=EVEN).read(Gathered('Does tea help adults?', evidence, documents))
 
 
-@pytest.mark.parametrize('question', ['Does tea help adults to sleep?', 'What is known of tea?'])
 @pytest.mark.parametrize('scores', [lambda ps: np.full(len(ps), np.nan, np.float32), lambda ps: np.zeros(1, np.float32), lambda ps: 1 / 0])
-def test_a_reranker_that_misbehaves_leaves_an_answer(qa, question, scores):
+def test_a_reranker_that_misbehaves_leaves_an_answer(qa, scores):
     documents, evidence = library(3)
     class Failing:
         def score(self, query, passages): return scores(passages)
         def describe(self): return qa.second('default').describe()
-    reader, given = QuotingReader(), Gathered(question, evidence, documents, encoder=qa.encoder)
+    reader, given = QuotingReader(), Gathered('Does tea help adults to sleep?', evidence, documents, encoder=qa.encoder)
     answer = reader.read(given._replace(reranker=Failing()))
     assert answer.citations == reader.read(given).citations and 'the reranker failed on the sentences' in answer.notes[0]
 
@@ -134,20 +132,23 @@ def test_a_denial_is_no_repetition_and_is_named():
     documents = {f'd{i}': Document(f'd{i}', 'Tea', t) for i, t in enumerate(texts)}
     evidence = [Evidence(Passage.of(d, 0, len(d.text)), score=0.5) for d in documents.values()]
     model = Says(lambda s: Stance(.9, .1, .8) if ' not ' in s.sentence else Stance(.9, .8, .1))
-    answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea improve sleep in adults?', evidence, documents))
+    answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea improve sleep in adults more than water?', evidence, documents))
     assert {c.quote for c in answer.citations} == set(texts)
     assert answer.label == 'maybe' and answer.counts == {'for': 1, 'against': 1, 'unclear': 0}
     assert 'd0 points to yes and PMID d1 to no' in answer.reason
+    plain = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea improve sleep in adults?', evidence, documents))
+    assert {c.quote for c in plain.citations} == set(texts) and (plain.label, plain.counts) == ('', {})   # nothing is compared
 
 
 def test_the_first_quote_carries_the_label():
     documents, evidence = library(3, 'Coffee came late. Tea helped {i} adults to sleep.')
     model = Says(lambda s: Stance(.8, .95, .01) if 'Tea' in s.sentence else Stance(.81, .3, .1))
-    answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea help adults to sleep?', evidence, documents))
+    answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea help adults to sleep, compared with water?', evidence, documents))
     assert answer.label == 'yes' and answer.citations[0].quote.startswith('Tea helped')
 
 
-@pytest.mark.parametrize('question', ['Should I take tea?', 'Is there no point in tea?', "Doesn't tea help?", 'Which tea helps?',
+@pytest.mark.parametrize('question', ['Should I take tea rather than water?', 'Is tea no better than water?', "Doesn't tea help more than water?",
+                                      'Which tea helps more than water?', 'Does tea help?',
                                       'How many slept?', 'What should I do if tea does not help?', 'Must I stop tea before chemotherapy?'])
 def test_questions_that_a_label_would_mislead_get_none(question):
     documents, evidence = library(3)
@@ -158,7 +159,7 @@ def test_questions_that_a_label_would_mislead_get_none(question):
 def test_retracted_papers_and_notices_are_neither_quoted_nor_counted():
     documents, evidence = library(3, 'Tea helped adults to sleep well.')
     reader = QuotingReader(stance=Says(lambda s: Stance(.95, .97, .01)), weights=EVEN)
-    asked = lambda documents: reader.read(Gathered('Does tea help adults to sleep?', evidence, documents))
+    asked = lambda documents: reader.read(Gathered('Does tea help adults to sleep, compared with water?', evidence, documents))
     assert asked(documents).label == 'yes' and sum(asked(documents).counts.values()) == 3
     for change in (dict(publication_types=('Retracted Publication',)), dict(publication_types=('Retraction of Publication',)),
                    dict(corrections=(Correction('RetractionOf', '1'),)), dict(title='Retraction: Tea')):
@@ -178,31 +179,30 @@ def test_a_sentence_that_leans_is_quoted_with_the_one_before():
         'These slept well. The respective times were 4 and 6 hours.']
 
 
-probability = st.floats(0, 1)
+probability, number = st.floats(0, 1), st.floats(-9, 9)
 
 
 @examples(100)
-@given(st.lists(st.tuples(probability, *[st.one_of(probability, st.just(float('nan')))] * 2), min_size=1, max_size=20))
-def test_scores_are_probabilities_and_grow_with_the_finding(rows):
-    finding, passage, alone = map(np.array, zip(*rows))
-    p = answer_probability(finding, passage, alone, shipped_quote_weights())
+@given(st.lists(st.tuples(*[st.one_of(number, st.just(float('nan')))] * len(SIGNS)), min_size=1, max_size=20), st.sampled_from(
+    ['quotes', 'papers']))
+def test_scores_are_probabilities_and_grow_with_what_speaks_for_a_sentence(rows, what):
+    signs, w = dict(zip(SIGNS, map(np.array, zip(*rows)))), shipped_quote_weights(what)
+    p = answer_probability(signs, w)
     assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1).all()
-    assert (answer_probability(np.minimum(1, finding + .1), passage, alone, shipped_quote_weights()) >= p).all()
-    w = shipped_quote_weights()
+    for name in {'finding', 'passage', 'near', 'alike', 'page'} & set(w.weights):
+        assert w.weights[name] > 0 and (answer_probability(signs | {name: signs[name] + 1}, w) >= p).all(), name
     assert 0 < w.least < w.fair < w.close < 1
 
 
 stances = st.tuples(probability, probability, probability).filter(lambda s: s[1] + s[2] <= 1).map(lambda s: Stance(*s))
-RULES = {'for': 'against', 'against': 'for', 'unclear': 'unclear'}
-heards = st.lists(st.builds(Heard, st.sampled_from('abcd'), probability, stances, st.sampled_from(list(RULES)), st.just(True),
-                            st.just(False)), max_size=12)
+heards = st.lists(st.builds(Heard, st.sampled_from('abcd'), probability, stances, st.just(True), st.just(False)), max_size=12)
 
 
 @examples(100)
 @given(heards)
 def test_a_verdict_turns_around_with_what_is_said_and_counts_each_paper_once(heard):
     said = verdict(heard)
-    turned = verdict([h._replace(stance=Stance(h.stance.finding, h.stance.no, h.stance.yes), rule=RULES[h.rule]) for h in heard])
+    turned = verdict([h._replace(stance=Stance(h.stance.finding, h.stance.no, h.stance.yes)) for h in heard])
     loud = {h.paper for h in heard if h.score >= max(g.score for g in heard) / 2}   # a paper on something else is not heard
     assert sum(said.counts.values()) == len(loud) and len(said.ways) == len(heard)
     assert said.label in ('', 'yes', 'no', 'maybe') and turned.counts['unclear'] == said.counts['unclear']

@@ -18,6 +18,8 @@ from cpqa.literature.article_files import documents
 from cpqa.passages.calibration import calibrator
 from cpqa.passages.cross_encoders import EmbeddedCrossEncoder
 from cpqa.passages.segmenters import SentenceSplitter
+from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.vectors import embedded_text
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / 'reading_cases.jsonl').read_text(encoding='utf-8').splitlines()]
 METHODS = re.compile(
@@ -35,17 +37,19 @@ def of_article(pmcid: str, archive: tarfile.TarFile, folder: Path) -> Document:
 
 
 def asked(question: str, document: Document) -> Answer:
-    ranker = EmbeddedCrossEncoder()
+    ranker, encoder = EmbeddedCrossEncoder(), EmbeddedEncoder()
     passages = SentenceSplitter().split(document)
     scores = ranker.score(question, passages)
     p = calibrator(ranker.describe()).probability(scores)
     best = np.argsort(-scores, kind='stable')[:10]
+    cosines = encoder.encode([embedded_text(document.title, passages[i].text) for i in best]) @ encoder.encode([question], 'query')[0]
     return QuotingReader().read(
         Gathered(
             question,
-            [Evidence(passages[i], float(scores[i]), probability=float(p[i])) for i in best],
+            [Evidence(passages[i], float(cosine), probability=float(p[i])) for i, cosine in zip(best, cosines)],
             {document.id: document},
             reranker=ranker,
+            encoder=encoder,
         )
     )
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FEATURES', 'CONFIDENCE_FILE', 'ABSTAIN_BELOW', 'NOTHING', 'ABSTENTION_RULES', 'evidence_features', 'AbstentionError',
            'ConfidenceModel', 'read_confidence_models', 'confidence_model', 'confidence', 'Grounds', 'below_threshold',
-           'other_subject', 'nothing_shared', 'too_thin', 'too_far', 'bad_citations', 'none_confirmed',
+           'other_subject', 'nothing_shared', 'too_thin', 'improbable', 'bad_citations', 'none_confirmed',
            'names_unconfirmed', 'label_denied', 'abstention']
 
 # %% ../../nbs/answering/abstention.ipynb #483dff9f
@@ -139,7 +139,6 @@ class Grounds(NamedTuple):
     elsewhere: int = 0                  # and those that were left out, since their paper is about something else
     best: float = 1.0                   # score of the best of them
     least: float = 0.0                  # the score that is wanted
-    scale: str = 'probability'          # what the scores are: 'probability' or 'cosine'
     quotes: int | None = None           # that stand where they say
     claims: int = 0                     # of a model
     held: int | None = None             # of them that passed the check
@@ -167,9 +166,9 @@ def too_thin(g: Grounds) -> Remark | None:
     if g.below is None or g.confidence is None or g.confidence >= g.below: return None
     return remark('too thin', confidence=g.confidence, below=g.below)
 
-def too_far(g: Grounds) -> Remark | None:
-    "Does even the best sentence match too little?"
-    return remark('too far' if g.scale == 'cosine' else 'improbable', score=g.best, least=g.least) if g.best < g.least else None
+def improbable(g: Grounds) -> Remark | None:
+    "Is even the best sentence too rarely of use?"
+    return remark('improbable', score=g.best, least=g.least) if g.best < g.least else None
 
 def bad_citations(g: Grounds) -> Remark | None:
     "Does no quote stand where it says?"
@@ -189,7 +188,7 @@ def label_denied(g: Grounds) -> Remark | None:
     return remark('label denied') if g.denied else None
 
 ABSTENTION_RULES: tuple[Callable[[Grounds], Remark | None], ...] = (
-    below_threshold, other_subject, nothing_shared, too_thin, too_far, bad_citations, none_confirmed, names_unconfirmed, label_denied)
+    below_threshold, other_subject, nothing_shared, too_thin, improbable, bad_citations, none_confirmed, names_unconfirmed, label_denied)
 
 def abstention(grounds: Grounds) -> Remark | None:
     "Why there is to be no answer, by the first of `ABSTENTION_RULES` that says so; None: answer."

@@ -64,10 +64,10 @@ _CLAIM_FAULTS: Mapping[str, _Words] = {
 }
 
 # %% ../../nbs/core/remarks.ipynb #7c6e8142
+def _chance(p: float) -> str: return f"{'less than 1' if p < 0.01 else f'about {p * 100:.0f}'} in 100"
+
 def _thin(r: Remark) -> str:
-    p = r.values['confidence']
-    chance = 'less than 1' if p < 0.01 else f'about {p * 100:.0f}'
-    return f'The passages found answer the question with a chance of {chance} in 100, too little to rest an answer on.'
+    return f"What was found answers the question with a chance of {_chance(r.values['confidence'])}, too little to rest an answer on."
 
 def _first(r: Remark) -> str: return short(_each(r.parts)) or 'the check gives no reason'
 
@@ -75,8 +75,7 @@ _ABSTENTIONS: Mapping[str, _Words] = {
     'nothing shared': 'No document of the library shares anything with the question.',
     'other subject': 'What was found is about another cancer or another medicine than the question.',
     'too thin': _thin,
-    'too far': 'The nearest sentence matches with {score:.2f} of 1, too little to rest an answer on.',
-    'improbable': 'The best sentence is relevant with a probability of {score:.2f}, too little to rest an answer on.',
+    'improbable': lambda r: f"The best sentence is of use with a chance of {_chance(r.values['score'])}, too little to rest an answer on.",
     'below threshold': 'None of the {candidates} passages ranked is relevant with a probability of {threshold:g} or more.',
     'bad citations': lambda r: f"{len(r.parts)} citations failed the check: {'; '.join(map(in_words, r.parts))}.",
     'none confirmed': lambda r: f"Of the claims of the language model ({r.values['claims']}), none could be confirmed: {_first(r)}.",
@@ -107,11 +106,10 @@ _MODEL_FAULTS: Mapping[str, _Words] = {
 UNANSWERED = frozenset({'silent', 'unusable'})   # the model was asked, and nothing that came can be used
 
 # %% ../../nbs/core/remarks.ipynb #5e428701
-_DEGREES = {'close': 'closely', 'fair': 'fairly well', 'loose': 'only loosely, so read them with care'}
-_SCALES = {'cosine': 'best match {:.2f} of 1', 'probability': 'best sentence relevant with a probability of {:.2f}'}
+_DEGREES = {'close': 'A quote here is probably of use', 'fair': 'The quotes may be of use or not: see whether they are about what you asked',
+            'loose': 'The quotes may well miss the point, so read them with care'}
 
-def _match(r: Remark) -> str:
-    return f"The quotes match the question {_DEGREES[r.values['degree']]} ({_SCALES[r.values['scale']].format(r.values['score'])})."
+def _match(r: Remark) -> str: return f"{_DEGREES[r.values['degree']]} (by a program's reckoning, {_chance(r.values['score'])})."
 
 def _failed(r: Remark) -> str: return f"{'Left out' if r.values['left_out'] else 'Marked'}: {r.values['n']} ({_first(r)})."
 

@@ -1,0 +1,171 @@
+"""Which sentences are worth quoting to a patient? Learns the weights of the quoting reader from sentences that were graded one by one.
+
+    python benchmarks/quote_weights.py sentences OUT NAME=LIBRARY ...   (what is still to be graded, as a table; NAME= alone: the demo notes)
+    python benchmarks/quote_weights.py fit NAME=LIBRARY ... evidence=LIBRARY [--write]
+
+The questions are those of benchmarks/labels/patient_questions.tsv whose `part` is fit, in patients' words. Of each question and library the
+sentences that any one of several orders puts first are graded (benchmarks/labels/quote_grades.tsv) by a reader who does not know how they
+were chosen: 2 answers the question or its main part, 1 is on the subject and of use, 0 is beside the point. Texts are not kept in that
+table, places in documents are. A sentence that was marked by physicians in articles of Evidence Inference that were kept aside to choose by
+(benchmarks/reading.py, `fit`) counts as of use to its question of yes or no, any other one of the article as of none.
+
+A logistic regression is fitted to grade 1 or 2 against 0; patients and trials weigh the same. What it is worth on questions that it did not see
+is told by tenfold cross-validation over questions; `--write` puts the weights into cpqa/data/quotes.json.
+"""
+import json
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from common import ROOT, save
+from msgspec.structs import replace
+from patient_questions import table
+from reading import Reads, evidence_sets, from_library
+
+from cpqa import CancerQA
+from cpqa.answering import quoting_reader as room
+from cpqa.answering.question_kinds import kind_of
+from cpqa.answering.stance import in_context, shipped_stance
+from cpqa.core.storage import cache_dir
+from cpqa.evaluation.claims import auroc
+from cpqa.evaluation.statistics import bootstrap
+from cpqa.pipeline import Timings, asked_in
+from cpqa.retrieval.patient_words import in_literature
+
+LABELS, QUOTES = ROOT / 'benchmarks' / 'labels', ROOT / 'cpqa' / 'data' / 'quotes.json'
+ORDERS, EACH = ('score', 'alike', 'near', 'passage', 'held'), 2   # sentences that each order gives to be graded
+
+
+FORM = 1   # of what is kept
+
+
+class Kept:
+    "The candidate sentences of questions over a library, each with its place, its text as it would be quoted, and its signs, kept in a file."
+
+    def __init__(self, name: str, folder: str | None):
+        self.name, self.qa, self.weights = name, CancerQA(folder), room.shipped_quote_weights()
+        self.path = cache_dir() / 'quote_weights' / f'{name}-{len(self.qa.library)}-{FORM}.jsonl'
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.known = dict(json.loads(line) for line in self.path.read_text().splitlines()) if self.path.exists() else {}
+
+    def rows(self, question: str) -> list[dict]:
+        if question not in self.known:
+            g = self.qa.gather(question, Timings())
+            asked = in_literature(g.meant or question)
+            found = room.worth_reading(asked, room._on_subject(asked, room.candidates(g.evidence, g.documents)))
+            network = kind_of(question) == 'yesno' and found
+            said = shipped_stance().read(asked, [in_context(d, span) for d, span in found]) if network else []
+            finding, unknown = np.array([s.finding for s in said] or [np.nan] * len(found)), np.full(len(found), np.nan)
+            signs = room.quote_signs(g.meant or question, found, g, finding, unknown, self.weights)
+            self.known[question] = [
+                {'doc': d.id, 'start': a, 'end': b, 'title': ' '.join(d.title.split()),
+                 'text': ' '.join(d.text[slice(*room.standing(d, (a, b)))].split()),
+                 'signs': {name: None if np.isnan(v[i]) else float(v[i]) for name, v in signs.items()}}
+                for i, (d, (a, b)) in enumerate(found)]
+            with open(self.path, 'a') as f: f.write(json.dumps([question, self.known[question]]) + '\n')
+        return self.known[question]
+
+
+def signs_of(rows: list[dict]) -> dict[str, np.ndarray]:
+    return {name: np.array([np.nan if r['signs'][name] is None else r['signs'][name] for r in rows], float) for name in room.SIGNS}
+
+
+def learnt_from() -> list[tuple[str, str]]:
+    "Id and text of each question that weights are learnt from; a message may hold two."
+    return [(r['id'], q) for r in table('patient_questions.tsv') if r['part'] == 'fit' for q in asked_in(r['question'])]
+
+
+def to_grade(out: Path, libraries: dict[str, str | None]):
+    known = {(r['library'], r['id'], r['doc'], r['start'], r['end']) for r in grades()}
+    with open(out, 'w', encoding='utf-8') as f:
+        for name, folder in libraries.items():
+            kept = Kept(name, folder)
+            for id, question in learnt_from():
+                if not (rows := kept.rows(question)): continue
+                signs = signs_of(rows)
+                orders = signs | {'score': room.answer_probability(signs, kept.weights)}
+                for i in sorted({int(i) for o in ORDERS for i in np.argsort(-np.nan_to_num(orders[o]), kind='stable')[:EACH]}):
+                    place = (name, id, rows[i]['doc'], str(rows[i]['start']), str(rows[i]['end']))
+                    if place not in known: f.write('\t'.join([*place, question, rows[i]['title'], rows[i]['text']]) + '\n')
+
+
+def grades() -> list[dict]: return table('quote_grades.tsv') if (LABELS / 'quote_grades.tsv').exists() else []
+
+
+def patients(libraries: dict[str, str | None]):
+    "Signs, is it of use?, group and library of each graded sentence that is still found."
+    at = defaultdict(dict)
+    for r in grades(): at[r['library'], r['id']][r['doc'], int(r['start']), int(r['end'])] = int(r['grade'])
+    for name, folder in libraries.items():
+        kept = Kept(name, folder)
+        for id, question in learnt_from():
+            for r in kept.rows(question):
+                grade = at[name, id].get((r['doc'], r['start'], r['end']))
+                if grade is not None: yield r['signs'], grade > 0, id, name
+
+
+def trials(library: str):
+    "The same of the questions of trials that were kept aside, of which one direction is asked, from what benchmarks/reading.py keeps."
+    reads, gather = Reads('evidence inference'), from_library(CancerQA(library))
+    for q in evidence_sets()[0]['fit'][::2]:
+        for r in reads.rows(q, gather): yield r['signs'], r['marked'], q['article'], 'trials'
+
+
+def matrix(examples: list, names: list[str], usual: dict[str, float]) -> np.ndarray:
+    return np.array([[usual.get(n, 0.0) if e[0][n] is None else e[0][n] for n in names] for e in examples])
+
+
+def fitted(x: np.ndarray, y: np.ndarray, w: np.ndarray):
+    from sklearn.linear_model import LogisticRegression
+    return LogisticRegression(C=1.0, max_iter=2000).fit(x, y, sample_weight=w)
+
+
+def fit(libraries: dict[str, str | None], write: bool):
+    start = time.perf_counter()
+    evidence = libraries.pop('evidence')
+    examples = [*patients(libraries), *trials(evidence)]
+    names = [n for n in room.SIGNS if n != 'sentence']
+    usual = {n: round(float(np.mean([e[0][n] for e in examples if e[3] != 'trials' and e[0][n] is not None])), 3) for n in ('near', 'alike')}
+    x, y = matrix(examples, names, usual), np.array([e[1] for e in examples])
+    group, kind = np.array([e[2] for e in examples]), np.array([e[3] for e in examples])
+    trial = kind == 'trials'
+    w = np.where(trial, (~trial).sum() / max(1, trial.sum()), 1.0)
+    folds = np.array([int.from_bytes(g.encode()[-4:], 'big') % 10 for g in group])
+    p = np.zeros(len(y))
+    for k in range(10): p[folds == k] = fitted(x[folds != k], y[folds != k], w[folds != k]).predict_proba(x[folds == k])[:, 1]
+    model = fitted(x, y, w)
+    told = {}
+    for name in dict.fromkeys(kind):
+        here = kind == name
+        best = {g: max(np.flatnonzero(here & (group == g)), key=lambda i: p[i]) for g in dict.fromkeys(group[here])}
+        first = bootstrap([float(y[i]) for i in best.values()])
+        bins = [[i for i in best.values() if low <= p[i] < high] for low, high in ((0, .2), (.2, .4), (.4, .6), (.6, .8), (.8, 1.01))]
+        told[name] = {'sentences': int(here.sum()), 'of use': round(float(y[here].mean()), 4), 'AUROC': round(auroc(p[here & y], p[here & ~y]), 4),
+                      'the best one is of use': {'value': round(first.value, 4), 'interval': [round(first.low, 4), round(first.high, 4)],
+                                                 'n': len(best)},
+                      'stated and true': [[round(float(np.mean([p[i] for i in b])), 3), round(float(np.mean([y[i] for i in b])), 3), len(b)]
+                                          for b in bins if b]}
+    learnt = {n: round(float(c), 3) for n, c in zip(names, model.coef_[0])}
+    result = {'weights': learnt, 'intercept': round(float(model.intercept_[0]), 3), 'usual': usual, 'held out by question': told,
+              'seconds': round(time.perf_counter() - start)}
+    if write:
+        every = json.loads(QUOTES.read_text())
+        new = replace(msgspec.convert(every['quotes'], room.QuoteWeights), weights=learnt, intercept=result['intercept'], usual=usual,
+                      encoder=str(CancerQA().encoder.describe()['sha256'])[:12], date=time.strftime('%Y-%m-%d'),
+                      chosen_on=f"{int((~trial).sum())} sentences graded for {len(set(group[~trial]))} patients' questions, "
+                                f'{int(trial.sum())} of trials')
+        QUOTES.write_text(json.dumps(every | {'quotes': msgspec.to_builtins(new)}, indent=1) + '\n')
+    save('quote_weights', result, packages=('cpqa', 'scikit-learn', 'openvino', 'numpy'))
+
+
+def main(words: list[str]):
+    named = {n: folder or None for n, _, folder in (w.partition('=') for w in words if '=' in w)}
+    if words[:1] == ['sentences'] and len(words) > 2: return to_grade(Path(words[1]), named)
+    if words[:1] != ['fit'] or 'evidence' not in named: sys.exit(__doc__)
+    fit(named, '--write' in words)
+
+
+if __name__ == '__main__': main(sys.argv[1:])
