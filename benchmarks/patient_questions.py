@@ -1,10 +1,11 @@
-"""What does a patient get for 120 questions in a patient's words, and is it any use?
+"""What does a patient get for questions in a patient's words, and is it any use?
 
     python benchmarks/patient_questions.py answers OUT [LIBRARY]   (the screens, for somebody to grade; without LIBRARY the demo notes)
     python benchmarks/patient_questions.py grades                  (what the grades in benchmarks/labels/patient_grades.tsv come to)
 
-The questions (benchmarks/labels/patient_questions.tsv) were written by a language-model session that had not seen the system; each was
-graded by another one, which saw the screens alone. Both were no patients and no doctors.
+The questions (benchmarks/labels/patient_questions.tsv) were written by language-model sessions that had not seen the system. From those of
+the part `fit` weights were learnt (quote_weights.py); the 120 of the part `test` are asked here, and were seen by nobody who changed the
+reader. Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
 or its main part; 1 does not answer fully, but is on the subject and useful to the person; 0 is beside the point, useless, or about another
@@ -20,7 +21,7 @@ from common import ROOT, save
 from cpqa import CancerQA
 from cpqa.evaluation.statistics import wilson
 
-GRADED = 'the demo notes (689) and the reader of commit 262eadb, 2026-11-23'
+GRADED = 'the demo notes (1,267) and the reader of 2026-11-24'
 LABELS = ROOT / 'benchmarks' / 'labels'
 
 
@@ -31,7 +32,7 @@ def table(name: str) -> list[dict]:
 def screens(out: Path, library: str | None):
     qa = CancerQA(library)
     with open(out, 'w', encoding='utf-8') as f:
-        for row in table('patient_questions.tsv'): f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
+        for row in (r for r in table('patient_questions.tsv') if r['part'] == 'test'): f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
 
 
 def share(k: int, n: int) -> dict | None:

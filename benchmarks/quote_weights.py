@@ -1,16 +1,19 @@
 """Which sentences are worth quoting to a patient? Learns the weights of the quoting reader from sentences that were graded one by one.
 
     python benchmarks/quote_weights.py sentences OUT NAME=LIBRARY ...   (what is still to be graded, as a table; NAME= alone: the demo notes)
-    python benchmarks/quote_weights.py fit NAME=LIBRARY ... evidence=LIBRARY [--write]
+    python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [--write]
 
 The questions are those of benchmarks/labels/patient_questions.tsv whose `part` is fit, in patients' words. Of each question and library the
 sentences that any one of several orders puts first are graded (benchmarks/labels/quote_grades.tsv) by a reader who does not know how they
-were chosen: 2 answers the question or its main part, 1 is on the subject and of use, 0 is beside the point. Texts are not kept in that
-table, places in documents are. A sentence that was marked by physicians in articles of Evidence Inference that were kept aside to choose by
-(benchmarks/reading.py, `fit`) counts as of use to its question of yes or no, any other one of the article as of none.
+were chosen: 2 answers the question or its main part, 1 is on the subject and of use, 0 is beside the point. The readers were sessions of a
+language model. Texts are not kept in that table, places in documents are.
+`researchers` are questions of BioASQ's round 9 over its abstracts, as benchmarks/reading.py keeps them; a sentence that experts marked
+counts as of use, any other as of none.
 
-A logistic regression is fitted to grade 1 or 2 against 0; patients and trials weigh the same. What it is worth on questions that it did not see
-is told by tenfold cross-validation over questions; `--write` puts the weights into cpqa/data/quotes.json.
+A logistic regression is fitted to grade 1 or 2 against 0; all researchers' sentences together weigh a tenth of the patients', since with more
+of a say they make it promise patients too much. What it is worth on questions that it did
+not see is told by tenfold cross-validation over questions; `--write` puts the weights into cpqa/data/quotes.json. The weights for comparisons
+there are those of benchmarks/reading.py, chosen by hand.
 """
 import json
 import sys
@@ -23,7 +26,7 @@ import numpy as np
 from common import ROOT, save
 from msgspec.structs import replace
 from patient_questions import table
-from reading import Reads, evidence_sets, from_library
+from reading import Reads, bioasq_sets, drawn, from_library
 
 from cpqa import CancerQA
 from cpqa.answering import quoting_reader as room
@@ -36,17 +39,18 @@ from cpqa.pipeline import Timings, asked_in
 from cpqa.retrieval.patient_words import in_literature
 
 LABELS, QUOTES = ROOT / 'benchmarks' / 'labels', ROOT / 'cpqa' / 'data' / 'quotes.json'
-ORDERS, EACH = ('score', 'alike', 'near', 'passage', 'held'), 2   # sentences that each order gives to be graded
+MOST, SAY = 60, 0.1   # questions of researchers, and what their sentences weigh together
+ORDERS, EACH = ('score', 'title', 'said', 'passage', 'held'), 2   # sentences that each order gives to be graded
 
 
-FORM = 1   # of what is kept
+FORM = 2   # of what is kept
 
 
 class Kept:
     "The candidate sentences of questions over a library, each with its place, its text as it would be quoted, and its signs, kept in a file."
 
     def __init__(self, name: str, folder: str | None):
-        self.name, self.qa, self.weights = name, CancerQA(folder), room.shipped_quote_weights()
+        self.name, self.qa = name, CancerQA(folder)
         self.path = cache_dir() / 'quote_weights' / f'{name}-{len(self.qa.library)}-{FORM}.jsonl'
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.known = dict(json.loads(line) for line in self.path.read_text().splitlines()) if self.path.exists() else {}
@@ -59,7 +63,8 @@ class Kept:
             network = kind_of(question) == 'yesno' and found
             said = shipped_stance().read(asked, [in_context(d, span) for d, span in found]) if network else []
             finding, unknown = np.array([s.finding for s in said] or [np.nan] * len(found)), np.full(len(found), np.nan)
-            signs = room.quote_signs(g.meant or question, found, g, finding, unknown, self.weights)
+            weights = room.shipped_quote_weights(question)
+            signs = room.quote_signs(g.meant or question, found, g, finding, unknown, weights)
             self.known[question] = [
                 {'doc': d.id, 'start': a, 'end': b, 'title': ' '.join(d.title.split()),
                  'text': ' '.join(d.text[slice(*room.standing(d, (a, b)))].split()),
@@ -86,7 +91,7 @@ def to_grade(out: Path, libraries: dict[str, str | None]):
             for id, question in learnt_from():
                 if not (rows := kept.rows(question)): continue
                 signs = signs_of(rows)
-                orders = signs | {'score': room.answer_probability(signs, kept.weights)}
+                orders = signs | {'score': room.answer_probability(signs, room.shipped_quote_weights(question))}
                 for i in sorted({int(i) for o in ORDERS for i in np.argsort(-np.nan_to_num(orders[o]), kind='stable')[:EACH]}):
                     place = (name, id, rows[i]['doc'], str(rows[i]['start']), str(rows[i]['end']))
                     if place not in known: f.write('\t'.join([*place, question, rows[i]['title'], rows[i]['text']]) + '\n')
@@ -107,11 +112,11 @@ def patients(libraries: dict[str, str | None]):
                 if grade is not None: yield r['signs'], grade > 0, id, name
 
 
-def trials(library: str):
-    "The same of the questions of trials that were kept aside, of which one direction is asked, from what benchmarks/reading.py keeps."
-    reads, gather = Reads('evidence inference'), from_library(CancerQA(library))
-    for q in evidence_sets()[0]['fit'][::2]:
-        for r in reads.rows(q, gather): yield r['signs'], r['marked'], q['article'], 'trials'
+def researchers(library: str):
+    "The same of questions of BioASQ, from what benchmarks/reading.py keeps."
+    reads, gather = Reads('bioasq'), from_library(CancerQA(library))
+    for q in drawn('bioasq', bioasq_sets()['fit'], 150)[-MOST:]:
+        for r in reads.rows(q, gather): yield r['signs'], r['marked'], q['id'], 'researchers'
 
 
 def matrix(examples: list, names: list[str], usual: dict[str, float]) -> np.ndarray:
@@ -125,15 +130,17 @@ def fitted(x: np.ndarray, y: np.ndarray, w: np.ndarray):
 
 def fit(libraries: dict[str, str | None], write: bool):
     start = time.perf_counter()
-    evidence = libraries.pop('evidence')
-    examples = [*patients(libraries), *trials(evidence)]
-    names = [n for n in room.SIGNS if n != 'sentence']
-    usual = {n: round(float(np.mean([e[0][n] for e in examples if e[3] != 'trials' and e[0][n] is not None])), 3) for n in ('near', 'alike')}
+    more = libraries.pop('researchers')
+    examples = [*patients(libraries), *researchers(more)]
+    names = [n for n in room.SIGNS if n not in ('sentence', 'finding')]   # the network read questions of yes or no alone
+    usual = {n: round(float(np.mean([e[0][n] for e in examples if e[3] != 'researchers' and e[0][n] is not None])), 3) for n in ('near', 'title', 'said')}
     x, y = matrix(examples, names, usual), np.array([e[1] for e in examples])
     group, kind = np.array([e[2] for e in examples]), np.array([e[3] for e in examples])
-    trial = kind == 'trials'
-    w = np.where(trial, (~trial).sum() / max(1, trial.sum()), 1.0)
-    folds = np.array([int.from_bytes(g.encode()[-4:], 'big') % 10 for g in group])
+    other = kind == 'researchers'
+    w = np.where(other, SAY * (~other).sum() / max(1, other.sum()), 1.0)
+    ids = sorted(set(group))
+    fold_of = dict(zip(np.random.RandomState(0).permutation(ids), np.arange(len(ids)) % 10))
+    folds = np.array([fold_of[g] for g in group])
     p = np.zeros(len(y))
     for k in range(10): p[folds == k] = fitted(x[folds != k], y[folds != k], w[folds != k]).predict_proba(x[folds == k])[:, 1]
     model = fitted(x, y, w)
@@ -153,18 +160,18 @@ def fit(libraries: dict[str, str | None], write: bool):
               'seconds': round(time.perf_counter() - start)}
     if write:
         every = json.loads(QUOTES.read_text())
-        new = replace(msgspec.convert(every['quotes'], room.QuoteWeights), weights=learnt, intercept=result['intercept'], usual=usual,
+        new = replace(msgspec.convert(every['questions'], room.QuoteWeights), weights=learnt, intercept=result['intercept'], usual=usual,
                       encoder=str(CancerQA().encoder.describe()['sha256'])[:12], date=time.strftime('%Y-%m-%d'),
-                      chosen_on=f"{int((~trial).sum())} sentences graded for {len(set(group[~trial]))} patients' questions, "
-                                f'{int(trial.sum())} of trials')
-        QUOTES.write_text(json.dumps(every | {'quotes': msgspec.to_builtins(new)}, indent=1) + '\n')
+                      chosen_on=f"{int((~other).sum()):,} sentences graded for {len(set(group[~other]))} patients' questions, "
+                                f"{int(other.sum()):,} marked or not for {len(set(group[other]))} of BioASQ's")
+        QUOTES.write_text(json.dumps(every | {'questions': msgspec.to_builtins(new)}, indent=1) + '\n')
     save('quote_weights', result, packages=('cpqa', 'scikit-learn', 'openvino', 'numpy'))
 
 
 def main(words: list[str]):
     named = {n: folder or None for n, _, folder in (w.partition('=') for w in words if '=' in w)}
     if words[:1] == ['sentences'] and len(words) > 2: return to_grade(Path(words[1]), named)
-    if words[:1] != ['fit'] or 'evidence' not in named: sys.exit(__doc__)
+    if words[:1] != ['fit'] or 'researchers' not in named: sys.exit(__doc__)
     fit(named, '--write' in words)
 
 

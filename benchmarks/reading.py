@@ -33,7 +33,6 @@ from common import DATA, RESULTS, bioasq_questions, interval, save
 from cpqa import CancerQA
 from cpqa.answering import quoting_reader as room
 from cpqa.answering.quoting_reader import (
-    QuoteWeights,
     QuotingReader,
     answer_probability,
     candidates,
@@ -145,7 +144,7 @@ def pubmedqa_sets():
     return out
 
 
-FORM = 3   # of the rows that are kept
+FORM = 4   # of the rows that are kept
 
 
 class Reads:
@@ -170,7 +169,7 @@ class Reads:
             network = kind_of(q['text']) == 'yesno'   # as the reader does
             alone = sentence_probability(q['text'], found, g.reranker) if network else np.full(len(found), np.nan)
             finding = np.array([s.finding if network else np.nan for s in said])
-            signs = quote_signs(q['text'], found, g, finding, alone, shipped_quote_weights())
+            signs = quote_signs(q['text'], found, g, finding, alone, shipped_quote_weights(q['text']))
             self.known[q['id']] = [
                 {'doc': d.id, 'start': a, 'end': b, 'stance': list(s), 'marked': marked(q, d, a, b), 'section': c.section, 'title': c.title,
                  'even': ps_say(d.text[a:b], set(), {}) > 0, 'speaks': speaks[d.id],
@@ -198,7 +197,8 @@ def from_abstract(q: dict) -> Gathered:
     return Gathered(q['text'], [Evidence(Passage.of(d, a, b), score=1.0) for a, b in sentences(d)], {d.id: d})
 
 
-def scores(rows: list[dict], weights: QuoteWeights) -> np.ndarray:
+def scores(q: dict) -> np.ndarray:
+    rows, weights = q['rows'], shipped_quote_weights(q['text'])
     signs = {name: np.array([np.nan if r['signs'][name] is None else r['signs'][name] for r in rows], float) for name in weights.weights}
     return answer_probability(signs, weights) * section_share([r['section'] for r in rows])
 
@@ -207,20 +207,20 @@ def said_by(q: dict, row: dict, p: float) -> Heard:
     return Heard(row['doc'], float(p), Stance(*row['stance']), order_is_told(q['text'], row['title']), row['even'])
 
 
-def heard(q: dict, weights: QuoteWeights) -> list[Heard]:
+def heard(q: dict) -> list[Heard]:
     rows = q['rows']
     if not rows:
         return []
-    p = scores(rows, weights)
+    p = scores(q)
     order = np.argsort(-np.round(p, 2), kind='stable')
     return [said_by(q, rows[i], p[i]) for i in order if rows[i]['speaks']]
 
 
-def chosen(sets: dict[str, list], papers: QuoteWeights) -> VerdictRule:
+def chosen(sets: dict[str, list]) -> VerdictRule:
     "The thresholds in the package, with how many labels they give on what they were chosen on, and how many are right."
     rule = shipped_verdict()
     some = [q for rows in sets.values() for q in rows if q['gold'] and asks_for_label(q['text'])]
-    said = [(q['gold'], verdict(heard(q, papers), rule).label) for q in some]
+    said = [(q['gold'], verdict(heard(q), rule).label) for q in some]
     given = [(gold, label) for gold, label in said if label in ('yes', 'no')]
     return msgspec.structs.replace(rule, labels=len(given), right=sum(gold == label for gold, label in given))
 
@@ -232,9 +232,9 @@ def rate(k: int, n: int) -> dict | None:
     return {'value': round(k / n, 4), 'interval': [round(found.low, 4), round(found.high, 4)], 'n': n}
 
 
-def labels(rows: list[dict], papers: QuoteWeights, rule: VerdictRule) -> dict:
+def labels(rows: list[dict], rule: VerdictRule) -> dict:
     some = [q for q in rows if q['gold']]
-    said = [verdict(heard(q, papers), rule).label if asks_for_label(q['text']) else '' for q in some]
+    said = [verdict(heard(q), rule).label if asks_for_label(q['text']) else '' for q in some]
     given = [(q['gold'], label) for q, label in zip(some, said) if label in ('yes', 'no')]
     common = max(('yes', 'no', 'maybe'), key=lambda way: sum(q['gold'] == way for q in some))
     test = mcnemar([g == label for g, label in given], [g == common for g, _ in given]) if given else None
@@ -252,11 +252,11 @@ def labels(rows: list[dict], papers: QuoteWeights, rule: VerdictRule) -> dict:
     }
 
 
-def quotes_of(rows: list[dict], quotes: QuoteWeights, papers: QuoteWeights, rule: VerdictRule) -> dict:
+def quotes_of(rows: list[dict], rule: VerdictRule) -> dict:
     "By the reader itself, on what the network said."
     first, any_, stated = [], [], []
     for q in rows:
-        taken = read(q, quotes, papers, rule)
+        taken = read(q, rule)
         first.append(bool(taken) and taken[0][1])
         any_.append(any(hit for _, hit in taken))
         if taken:
@@ -279,27 +279,33 @@ def quotes_of(rows: list[dict], quotes: QuoteWeights, papers: QuoteWeights, rule
     }
 
 
-def read(q: dict, quotes: QuoteWeights, papers: QuoteWeights, rule: VerdictRule) -> list[tuple[float, bool]]:
+def read(q: dict, rule: VerdictRule) -> list[tuple[float, bool]]:
     "Score and mark of each quote that the reader would take."
     rows = q['rows']
     if not rows:
         return []
-    p = scores(rows, quotes)
-    if p.max() < quotes.least:
+    p, weights = scores(q), shipped_quote_weights(q['text'])
+    if p.max() < weights.least:
         return []
-    given = room._Scored(p, sorted(range(len(p)), key=lambda i: (-round(float(p[i]), 2), i)), quotes, p, [Stance(*r['stance']) for r in rows])
+    given = room._Scored(p, sorted(range(len(p)), key=lambda i: (-round(float(p[i]), 2), i)), weights, [Stance(*r['stance']) for r in rows])
     said, ways = None, [''] * len(rows)
     if asks_for_label(q['text']):
-        by = scores(rows, papers)
-        order = [i for i in np.argsort(-np.round(by, 2), kind='stable') if rows[i]['speaks']]
-        said = verdict([said_by(q, rows[i], by[i]) for i in order], rule)
+        order = [i for i in given.order if rows[i]['speaks']]
+        said = verdict([said_by(q, rows[i], p[i]) for i in order], rule)
         for i, way in zip(order, said.ways):
             ways[i] = way
     found = [
         (Document(r['doc'], '', ' ' * r['start'] + f'{n}' * (r['end'] - r['start'])), (r['start'], r['end'])) for n, r in enumerate(rows)
     ]  # no two repeat each other
-    taken, _ = room._quotes(QuotingReader(weights=quotes, stance=None), given, found, said, ways)
+    taken, _ = room._quotes(QuotingReader(), given, found, said, ways)
     return [(float(p[i]), rows[i]['marked']) for i in taken]
+
+
+def drawn(name: str, some: list[dict], most: int | None) -> list[dict]:
+    "At most so many questions of a set, by a draw with a fixed seed; of BioASQ's, those of yes or no all the same, and some others."
+    if not most or name == 'pubmedqa': return some
+    kept, rest = ([q for q in some if q['gold']], [q for q in some if not q['gold']]) if name == 'bioasq' else ([], some)
+    return [*kept, *random.Random(1).sample(rest, min(most // 4 if name == 'bioasq' else most, len(rest)))]
 
 
 def main(evidence: str, bioasq: str, write: bool, most: int | None):
@@ -311,22 +317,20 @@ def main(evidence: str, bioasq: str, write: bool, most: int | None):
     for name, (halves, folder) in sets.items():
         reads, gather = Reads(name), from_library(CancerQA(folder)) if folder else from_abstract
         for half, some in halves.items():
-            if most and name != 'pubmedqa':  # of BioASQ's, those of yes or no all the same
-                kept, rest = ([q for q in some if q['gold']], [q for q in some if not q['gold']]) if name == 'bioasq' else ([], some)
-                some = [*kept, *random.Random(1).sample(rest, min(most // 4 if name == 'bioasq' else most, len(rest)))]
+            some = drawn(name, some, most)
             asked[half][name] = [q | {'rows': reads.rows(q, gather)} for q in some]
             print(name, half, len(some), f'{time.perf_counter() - start:.0f} s', flush=True)
-    quotes, papers, rule = shipped_quote_weights(), shipped_quote_weights('papers'), shipped_verdict()
+    rule = shipped_verdict()
     if write:
-        rule = msgspec.structs.replace(chosen(asked['fit'], papers), date=time.strftime('%Y-%m-%d'))
+        rule = msgspec.structs.replace(chosen(asked['fit']), date=time.strftime('%Y-%m-%d'))
         (DATA_FILES / 'verdict.json').write_bytes(msgspec.json.format(msgspec.json.encode(rule), indent=1) + b'\n')
     result = {
         'stance': shipped_stance().describe(),
         'sampled': most,
         'interval': '95 %: Wilson for labels, bootstrap by article for quotes',
-        'weights': {'quotes': msgspec.to_builtins(quotes), 'papers': msgspec.to_builtins(papers), 'verdict': msgspec.to_builtins(rule)},
-        'quotes': {half: quotes_of(some['evidence inference'], quotes, papers, rule) for half, some in asked.items()},
-        'labels': {half: {name: labels(rows, papers, rule) for name, rows in some.items()} for half, some in asked.items()},
+        'weights': {'comparisons': msgspec.to_builtins(shipped_quote_weights('Is A better than B?')), 'verdict': msgspec.to_builtins(rule)},
+        'quotes': {half: quotes_of(some['evidence inference'], rule) for half, some in asked.items()},
+        'labels': {half: {name: labels(rows, rule) for name, rows in some.items()} for half, some in asked.items()},
     }
     save('reading', result)
 

@@ -184,13 +184,13 @@ probability, number = st.floats(0, 1), st.floats(-9, 9)
 
 @examples(100)
 @given(st.lists(st.tuples(*[st.one_of(number, st.just(float('nan')))] * len(SIGNS)), min_size=1, max_size=20), st.sampled_from(
-    ['quotes', 'papers']))
-def test_scores_are_probabilities_and_grow_with_what_speaks_for_a_sentence(rows, what):
-    signs, w = dict(zip(SIGNS, map(np.array, zip(*rows)))), shipped_quote_weights(what)
+    ['does tea help', 'Does tea help more than water?']))
+def test_scores_are_probabilities_and_grow_with_what_speaks_for_a_sentence(rows, question):
+    signs, w = dict(zip(SIGNS, map(np.array, zip(*rows)))), shipped_quote_weights(question)
     p = answer_probability(signs, w)
     assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1).all()
-    for name in {'finding', 'passage', 'near', 'alike', 'page'} & set(w.weights):
-        assert w.weights[name] > 0 and (answer_probability(signs | {name: signs[name] + 1}, w) >= p).all(), name
+    for name in set(w.weights) - {'open'}:
+        assert w.weights[name] >= 0 and (answer_probability(signs | {name: signs[name] + 1}, w) >= p).all(), name
     assert 0 < w.least < w.fair < w.close < 1
 
 

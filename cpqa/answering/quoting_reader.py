@@ -25,7 +25,7 @@ from .citations import checked, cite, commands
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
 from .subject import about_it, subject_of
-from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
+from .stance import Stance, StanceModel, compares, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
 from .verdict import Heard, Verdict, asks_for_label, verdict
 from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
@@ -40,7 +40,6 @@ from ..passages.two_stage import comparable, picked
 from ..retrieval.encoders import Encoder
 from ..retrieval.patient_words import both_forms, in_literature, without_mentioned
 from ..retrieval.spelling import CONTRACTED, rarity
-from ..retrieval.vectors import embedded_text
 
 # %% ../../nbs/answering/quoting_reader.ipynb #5f71051f
 _STUDY = '(see|assess|determine|evaluate|investigate|compare|examine|test|describe|identify|explore|find out|clarify|study)'
@@ -73,12 +72,14 @@ SIGNS = {
     'passage': 'log odds of the passage, by the cross-encoder',
     'sentence': 'the same of the sentence without its title',
     'near': 'cosine of question and passage',
-    'alike': 'cosine of question and sentence under its title',
+    'title': 'cosine of question and title',
+    'said': 'cosine of question and sentence, without its title',
     'held': 'share of the words of the question that sentence and title hold, in any form, rare words weighing more',
     'page': 'is the document an information page?',
-    'asker': 'does somebody ask for herself or another person?',
-    'passage, asker': 'the product of these two',
+    'opens': 'does the sentence open one?',
     'open': 'is the question no question of yes or no?',
+    'personal': 'does it speak of persons: I, you, my mum?',
+    'lay': 'do papers say it in other words?',
 }
 
 class QuoteWeights(Record, frozen=True):
@@ -95,9 +96,12 @@ class QuoteWeights(Record, frozen=True):
     date: str = ''
 
 @cache
-def shipped_quote_weights(what: str = 'quotes') -> QuoteWeights:
-    "The weights in the package: by which sentences are quoted, or ('papers') by which the papers have a say in a yes or no."
-    return msgspec.json.decode((files('cpqa')/'data'/'quotes.json').read_bytes(), type=dict[str, QuoteWeights])[what]
+def _shipped() -> dict[str, QuoteWeights]:
+    return msgspec.json.decode((files('cpqa')/'data'/'quotes.json').read_bytes(), type=dict[str, QuoteWeights])
+
+def shipped_quote_weights(question: str) -> QuoteWeights:
+    "The weights in the package for a question: those learnt on trials where it compares two things, else those learnt on people's questions."
+    return _shipped()['comparisons' if compares(question) else 'questions']
 
 def answer_probability(signs: Mapping[str, np.ndarray], weights: QuoteWeights) -> np.ndarray:
     "The probability that each sentence is of use, shape (n,), from its signs, each of shape (n,), NaN where one is unknown."
@@ -243,42 +247,49 @@ def only_sound(answer: Answer, documents: Mapping[str, Document]) -> Answer:
 
 # %% ../../nbs/answering/quoting_reader.ipynb #fcd63d10
 class _Scored(NamedTuple):
-    "The candidates' scores, their order, what a score must reach, by which scores papers are heard, and the stances."
+    "The candidates' scores, their order, what a score must reach, the stances where the network read, and notes."
     scores: np.ndarray
     order: list[int]
     scale: QuoteWeights
-    papers: np.ndarray | None = None
     stances: list[Stance] = []
     notes: tuple[str, ...] = ()
 
 _Found = Sequence[tuple[Document, Span]]
 _SURE = 0.99   # above it, one finding is as sure as another, and the other signs decide
-_ASKER = re.compile(r"\b(?:i|i'm|im|i've|my|me|we|our|you|mum|mom|mother|dad|father|husband|wife|partner|daughter|son|sister|brother)\b",
-                    re.I)
+_PERSONS = re.compile(r"\b(?:i|i'm|im|i've|my|me|we|our|you|your|he|she|his|her|mum|mom|mother|dad|father|husband|wife|partner|son|daughter|"
+                      r"sister|brother)\b", re.I)
 
 def _log_odds(p: np.ndarray) -> np.ndarray: return np.log(np.clip(p, 1e-4, 1 - 1e-4)) - np.log1p(-np.clip(p, 1e-4, 1 - 1e-4))
 
-def _usual(cosines: np.ndarray, encoder: Encoder, name: str, weights: QuoteWeights) -> np.ndarray:
+def _usual(cosines: np.ndarray, encoder: Encoder | None, name: str, weights: QuoteWeights) -> np.ndarray:
     "The cosines of the encoder that was weighed as they are, those of another one moved to where the usual ones lie."
-    if str(encoder.describe().get('sha256', '')).startswith(weights.encoder or '-') or np.isnan(cosines).all(): return cosines
+    if encoder is None or np.isnan(cosines).all(): return cosines
+    if str(encoder.describe().get('sha256', '')).startswith(weights.encoder or '-'): return cosines
     return cosines - np.nanmean(cosines) + weights.usual.get(name, 0.0)
+
+def _alike(encoder: Encoder, forms: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+    "The cosine of each text with the nearer of the question's forms, shape (n,); NaN where there is no text."
+    known = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    cosines = (encoder.encode(list(known)) @ forms.T).max(1)
+    return np.array([cosines[known[text]] if text else np.nan for text in texts])
 
 def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, alone: np.ndarray,
                 weights: QuoteWeights) -> dict[str, np.ndarray]:
     "The `SIGNS` of sentences, each of shape (n,); the probabilities of findings and of sentences alone are given, NaN where unknown."
     probability, near = of_passages(g.evidence, found)
-    alike, each = np.full(len(found), np.nan), np.ones(len(found))
-    if g.encoder is None: near = alike
+    title = said = np.full(len(found), np.nan)
+    if g.encoder is None: near = title
     elif found:
-        asked = g.encoder.encode(both_forms(question), 'query')
-        said = [embedded_text(d.title, d.text[a:b]) for d, (a, b) in found]
-        alike = _usual((g.encoder.encode(said) @ asked.T).max(1), g.encoder, 'alike', weights)
-        near = _usual(near, g.encoder, 'near', weights)
-    asker, passage = bool(_ASKER.search(question)), _log_odds(probability)
+        forms = g.encoder.encode(both_forms(question), 'query')
+        title = _alike(g.encoder, forms, [d.title for d, _ in found])
+        said = _alike(g.encoder, forms, [d.text[a:b] for d, (a, b) in found])
+    cosines = {name: _usual(c, g.encoder, name, weights) for name, c in (('near', near), ('title', title), ('said', said))}
+    page = np.array([float(study_kind(d) == 'information page') for d, _ in found])
+    opens = page * np.array([float(not d.text[:a].strip()) for d, (a, _) in found])
     held = [_held(question, set(ENGLISH.analyze(f'{d.title} {d.text[a:b]}'))) for d, (a, b) in found]
-    return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': passage, 'sentence': _log_odds(alone), 'near': near,
-            'alike': alike, 'held': np.array(held), 'page': np.array([float(study_kind(d) == 'information page') for d, _ in found]), 'asker': asker * each,
-            'passage, asker': passage * asker, 'open': (kind_of(question) != 'yesno') * each}
+    asked = {'open': kind_of(question) != 'yesno', 'personal': bool(_PERSONS.search(question)), 'lay': len(both_forms(question)) > 1}
+    return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': _log_odds(probability), 'sentence': _log_odds(alone), **cosines,
+            'held': np.array(held), 'page': page, 'opens': opens, **{name: np.full(len(found), float(x)) for name, x in asked.items()}}
 
 # %% ../../nbs/answering/quoting_reader.ipynb #fcd63d11
 def _alone(question: str, found: _Found, reranker: Reranker | None) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -294,10 +305,10 @@ def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) 
     network = yesno or g.encoder is None and np.isnan(of_passages(g.evidence, found)[0]).all()
     said = [in_context(d, span) for d, span in found] if network else []
     stances = reader.stance.read(in_literature(question), said) if said else []
-    signs = quote_signs(question, found, g, np.array([s.finding for s in stances]) if said else unknown, alone, reader.weights)
-    share = section_share([s.section for s in said]) if said else 1.0
-    p, papers = answer_probability(signs, reader.weights) * share, answer_probability(signs, reader.papers) * share
-    return _Scored(p, best_sentences(p, [d for d, _ in found]), reader.scale(reader.weights), papers, stances, notes)
+    scale = reader.scale(question)
+    signs = quote_signs(question, found, g, np.array([s.finding for s in stances]) if said else unknown, alone, scale)
+    p = answer_probability(signs, scale) * (section_share([s.section for s in said]) if said else 1.0)
+    return _Scored(p, best_sentences(p, [d for d, _ in found]), scale, stances, notes)
 
 # %% ../../nbs/answering/quoting_reader.ipynb #22f37afc
 def _on_subject(question: str, found: _Found) -> _Found:
@@ -320,10 +331,10 @@ def _speaks_of(question: str, document: Document) -> bool:
 
 def _heard(question: str, given: _Scored, found: _Found) -> tuple[Verdict | None, list[str]]:
     "What the papers say, where a label may be given; and where each candidate points, if the network read it."
-    if given.papers is None or not given.stances: return None, [''] * len(found)
+    if not given.stances: return None, [''] * len(found)
     full = {id: _speaks_of(question, d) for id, d in {d.id: d for d, _ in found}.items()}
-    order = [i for i in best_sentences(given.papers, [d for d, _ in found]) if full[found[i][0].id]]
-    heard = [Heard(found[i][0].id, float(given.papers[i]), given.stances[i], order_is_told(question, found[i][0].title),
+    order = [i for i in given.order if full[found[i][0].id]]
+    heard = [Heard(found[i][0].id, float(given.scores[i]), given.stances[i], order_is_told(question, found[i][0].title),
                    ps_say(found[i][0].text[slice(*found[i][1])], set(), {}) > 0) for i in order]
     said, ways = verdict(heard), [''] * len(found)
     for i, way in zip(order, said.ways): ways[i] = way
@@ -380,15 +391,15 @@ class QuotingReader:
         threshold: float | None = None,             # of the best sentence's score; None: that of the weights
         stance: StanceModel | None = None,          # reads the sentences; None: the one that comes with cpqa
         abstain_below: float | None = None,         # the same, in other words: a confidence; None: it decides nothing
-        weights: QuoteWeights | None = None,        # by which sentences are quoted and papers heard; None: those of the package
+        weights: QuoteWeights | None = None,        # of the signs; None: those of the package
     ):
         if quotes < 1: raise ValueError(f'a quoting reader quotes at least 1 sentence, got quotes={quotes}')
-        self.weights, self.papers = weights or shipped_quote_weights(), weights or shipped_quote_weights('papers')
-        self.threshold = threshold
+        self.weights, self.threshold = weights, threshold
         self.quotes, self.abstain_below, self._stance = quotes, abstain_below, stance
 
-    def scale(self, weights: QuoteWeights) -> QuoteWeights:
-        "What scores must reach, with the threshold that was asked for."
+    def scale(self, question: str) -> QuoteWeights:
+        "The weights for a question, with the threshold that was asked for."
+        weights = self.weights or shipped_quote_weights(question)
         return weights if self.threshold is None else replace(weights, least=self.threshold)
 
     @property
