@@ -233,8 +233,9 @@ def convert(network: Any, card: ModelCard, examples: Sequence[Mapping[str, np.nd
     nncf = require('nncf', 'quantize')
     with redirect_stdout(io.StringIO()):   # its progress bars
         if card.precision == 'w8': return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        halves = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE)   # for processors without VNNI
         return nncf.quantize(model, nncf.Dataset(list(examples)), subset_size=len(examples), model_type=nncf.ModelType.TRANSFORMER,
-                             preset=nncf.QuantizationPreset.MIXED)
+                             preset=nncf.QuantizationPreset.MIXED, advanced_parameters=halves)
 
 def prepare(out: Path, card: ModelCard, network: Any, tokenizer: Any, examples: Sequence[Mapping[str, np.ndarray]] = (),
             keep: bool = False) -> Path:
