@@ -116,9 +116,10 @@ class FileEntry(Record, frozen=True):
     ends: int | None = None               # CRC-32 of its beginning and its end; None: not taken
 
 class Origin(Record, frozen=True):
-    "What PubMed was asked for: a `query`, '' for a list of ids, and the day on which it was last `asked`, as 2026-11-24."
+    "What PubMed was asked for: a `query`, '' for a list of ids, the day on which it was last `asked`, and how many records at `most`."
     query: str = ''
     asked: str = ''
+    most: int | None = None
 
 class Manifest(Record, frozen=True):
     "What a library holds, what it was made from, and the checksums of its files."
