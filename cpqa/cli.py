@@ -16,6 +16,7 @@ import cloup
 from . import __version__
 from .cli_ask import LIBRARY, ask_command, one_text, sweep
 from .cli_eval import SEARCHES, datasets, measure
+from .cli_library import keeping
 from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, number, option, port, print_json, reranker_choices,
@@ -79,6 +80,7 @@ def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranke
 # %% ../nbs/cli.ipynb #69979d66
 index = CommandGroup('index', help='build a library, or look at one')
 app.add_command(index)
+app.add_command(keeping)   # see its own notebook
 
 @index.add('build', 'build a library from PubMed XML and BEIR files', cloup.argument('files', nargs=-1, required=True, metavar='FILE...',
                     help='.xml, .nxml or .jsonl, packed with gzip or not, or a folder of them, read in this order'),
@@ -136,6 +138,8 @@ def _info(library: str, verify: bool, files: bool, as_json: bool):
         if value: print(f'{name:12} {plain(str(value))}')
     for source, entry in opened.manifest.sources.items() if files else ():
         print(f'{"":12} {plain(source)}  {entry.bytes:,} bytes')
+
+keeping.add_command(_info)
 
 # %% ../nbs/cli.ipynb #71f7fe04
 entrez = CommandGroup('entrez', help='a library in the place of NCBI')

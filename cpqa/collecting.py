@@ -191,7 +191,8 @@ def named_files(given: Sequence[str], place: str = NLM) -> list[tuple[str, bool]
     "The files that are meant by paths, folders and spans such as '1-1274', each with whether it is of those at `place`."
     out: list[tuple[str, bool]] = []
     for item in given:
-        if m := re.fullmatch(r'(\d{1,5})(?:-(\d{1,5}))?', item): out += [(n, True) for n in Files(place).numbered(int(m[1]), int(m[2] or m[1]))]
+        if m := re.fullmatch(r'(\d{1,5})(?:-(\d{1,5}))?', item):
+            out += [(name, True) for name in Files(place).numbered(int(m[1]), int(m[2] or m[1]))]
         else: out += [(str(path), False) for path in files_of(item)]
     return out
 
@@ -263,7 +264,8 @@ def merge_libraries(folders: Sequence[str | Path], out: str | Path, making: Maki
     "Builds one library of several, read in this order. Raises `CpqaError`."
     libraries, out = [Library(f) for f in folders], Path(out)
     if len(libraries) < 2: raise LibraryError('one library is nothing to merge: give two or more')
-    if out.resolve() in [library.folder for library in libraries]: raise LibraryError(f'{out} is one of those to merge: choose another place')
+    if out.resolve() in [library.folder for library in libraries]:
+        raise LibraryError(f'{out} is one of those to merge: choose another place')
     _check_free(out)
     origins = list(dict.fromkeys(o for library in libraries for o in library.manifest.origins))
     with shown_progress(making.progress) as show, spooling(_spool_of(out), {'merge': [str(f) for f in folders]}, True) as spool:
