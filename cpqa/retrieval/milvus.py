@@ -248,6 +248,10 @@ class MilvusEngine(_Filled):
         self.check(encoder)
         return self.dense_vectors(encoder.encode(list(queries), 'query'), k, only)
 
+    def limit(self, since: str, until: str) -> str:
+        "The filter for what was published in a time, by its years; '' for none."
+        return where(*(int(day[:4]) if day else None for day in (since, until)))
+
     def check(self, encoder: Encoder):
         "Raises `EngineError` where the passages were embedded by another model, or not at all."
         if (built := self.about['encoder']) != encoder.describe():
