@@ -2,8 +2,9 @@
 
     python benchmarks/milvus.py LIBRARY FILE.db [MOST]      # built by: cpqa index build .../bioasq_beir/corpus.jsonl.gz --out LIBRARY
 
-All questions of bioasq_beir (or the first MOST), by words, by meaning and by both, scored by ir-measures. Milvus Lite serves FILE.db in this
-process, with exact search; an address such as http://HOST:19530 in its place is a cluster's. A library without vectors is compared by words.
+All questions of bioasq_beir (or the first MOST), by words, by meaning and by both, scored by ir-measures. Milvus Lite serves
+FILE.db in this process, with exact search; an address such as http://HOST:19530 in its place is a cluster's. A library without
+vectors is compared by words.
 """
 import sys
 import time
@@ -68,7 +69,8 @@ def main(folder: Path, uri: str, most: int | None):
     same = {way: round(float(np.mean([[h.id for h in a[:10]] == [h.id for h in b[:10]]
                                       for a, b in zip(found[way, 'local'][0], found[way, 'milvus'][0])])), 4)
             for way, _ in found}
-    save('milvus', {'n_questions': len(ids), 'n_documents': len(library), 'engine': 'Milvus Lite, in this process' if not engine.far else uri,
+    save('milvus', {'n_questions': len(ids), 'n_documents': len(library),
+                    'engine': uri if engine.far else 'Milvus Lite, in this process',
                     'sync': {'written': written.written, 'too_long': len(written.too_long), 'seconds': round(seconds, 1),
                              'again_unchanged': again.same, 'again_seconds': round(unchanged, 1)},
                     'results': result, 'share_of_questions_with_the_same_first_ten': same}, ('cpqa', 'pymilvus', 'milvus-lite', 'tantivy'))

@@ -27,7 +27,7 @@ from .core.storage import beside
 from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files_of, update_index
 from .literature.article_files import read_file
 from .literature.entrez import Entrez, clean_ids
-from .literature.harvest import HarvestError, Page, Spool, Listed, fetch_pages, kept_ids, list_ids, spooling
+from .literature.harvest import HarvestError, Haul, Spool, Listed, fetch_pages, kept_ids, list_ids, spooling
 from .literature.library import Library, LibraryError, Origin, build_library, is_library
 from .literature.library_updates import Updated
 from .literature.polite_http import Trouble, Web, WebError
@@ -196,7 +196,7 @@ def named_files(given: Sequence[str], place: str = NLM) -> list[tuple[str, bool]
         else: out += [(str(path), False) for path in files_of(item)]
     return out
 
-def _read_page(path: Path, keep: str, held: set[str]) -> Page:
+def _read_page(path: Path, keep: str, held: set[str]) -> Haul:
     "What of a file belongs into a library that holds some ids already, which learn what is new."
     documents, deleted, skipped = list[Document](), list[str](), list[tuple[str, str]]()
     for r in sifted(read_file(path), keep):
@@ -204,7 +204,7 @@ def _read_page(path: Path, keep: str, held: set[str]) -> Page:
         elif isinstance(r, Skipped): skipped.append((r.where, r.why))
         elif r.id in held: deleted.append(r.id)
     held.update(d.id for d in documents)
-    return Page(tuple(documents), tuple(deleted), tuple(skipped))
+    return Haul(tuple(documents), tuple(deleted), tuple(skipped))
 
 def _stream(spool: Spool, files: list[tuple[str, bool]], keep: str, place: str, progress: Progress, held: set[str]):
     "Reads the files into the spool, one page each, but for those that are there."

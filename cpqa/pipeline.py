@@ -338,7 +338,8 @@ def _second(qa: _Steps, name: str, vectors: PassageVectors | None) -> Reranker:
 def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSource) -> HSRDR:
     scope = qa.scope
     own = getattr(source, 'meaning', None)   # an engine finds by meaning in itself
-    return HSRDR(source.search, own(known) if own else Meaning(qa, known), source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
+    dense = own(known) if own else Meaning(qa, known)
+    return HSRDR(source.search, dense, source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
                  full=source.full_texts, full_text=scope.full_text)
 
 # %% ../nbs/pipeline.ipynb #08b1745e

@@ -15,7 +15,8 @@ pytest.importorskip('milvus_lite', reason='needs cpqa[milvus]')
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp('engine')
     write_beir(folder/'toy.jsonl', TOY)
-    said = good('index', 'build', folder/'toy.jsonl', '--out', folder/'toy', '--no-vectors', '--engine', f'milvus:{folder}/toy.db', how=inside)
+    words = ['index', 'build', folder/'toy.jsonl', '--out', folder/'toy', '--no-vectors', '--engine', f'milvus:{folder}/toy.db']
+    said = good(*words, how=inside)
     assert '5 documents written to' in said
     return folder
 
