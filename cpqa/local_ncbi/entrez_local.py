@@ -232,12 +232,7 @@ class LocalEntrez:
         return said | {uid: pmid for pmid, uid in self.texts.of_pmid.items()}
 
     @cached_property
-    def _revised(self) -> dict[str, str]: return {d.id: d.revised.replace('-', '/') for d in self.library if d.revised}
-
-    def was_revised(self, id: str, since: str | None, until: str | None) -> bool:
-        "Was a record revised between two dates? False where that is not known; the whole library is read for it, once."
-        with self._lock: when = self._revised.get(id, '')
-        return bool(when) and (not since or when >= since) and (not until or when[:len(until)] <= until)
+    def revised(self) -> dict[str, str]: return {d.id: d.revised.replace('-', '/') for d in self.library if d.revised}
 
     def close(self):
         "Removes the index of the full texts, and makes no other."
@@ -296,6 +291,11 @@ LONGEST = 50_000    # characters of a query
 _SORTS = {'': 'date', 'relevance': 'relevance',
           **dict.fromkeys(('pub_date', 'pub date', 'pub+date', 'date', 'most recent', 'date added'), 'date')}
 
+def _was_revised(at: LocalEntrez, id: str, since: str | None, until: str | None) -> bool:
+    "Was a record revised between two dates? False where that is not known; the whole library is read for it, once."
+    when = at.revised.get(id, '')
+    return bool(when) and (not since or when >= since) and (not until or when[:len(until)] <= until)
+
 def _search(at: LocalEntrez, ask: Ask, db: str, term: str, k: int, start: int):
     "What the engine finds for `term`, and the ids on the page, as the database writes them."
     (since, until), revised = dates(ask), ask('datetype').lower() == 'mdat'
@@ -306,7 +306,7 @@ def _search(at: LocalEntrez, ask: Ask, db: str, term: str, k: int, start: int):
     page: dict[str, Any] = {'k': len(at.library), 'start': 0} if mixed else {'k': k, 'start': start}
     found = at.index(db).search(term, **page, **options)
     if not mixed: return found, found.count, tuple(_bare(id) for id in found.ids)
-    ids = [id for id in found.ids if id not in at._foreign and (not revised or at.was_revised(id, since, until))]
+    ids = [id for id in found.ids if id not in at._foreign and (not revised or _was_revised(at, id, since, until))]
     return found, len(ids), tuple(ids[start:start + k])
 
 def _esearch(at: LocalEntrez, ask: Ask, db: str) -> Reply:

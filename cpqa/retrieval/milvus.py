@@ -90,6 +90,12 @@ def milvus_filter(since: int | None = None, until: int | None = None, study: Seq
     years = [*([f'year >= {since:d}'] if since else []), *([f'year <= {until:d}', 'year > 0'] if until else [])]
     return ' and '.join([*years, *([f'study in {_quoted(study)}'] if study else [])])
 
+def _passage_rows(d: dict[str, Any], vectors: Vectors | None) -> list[dict[str, Any]]:
+    if vectors is None: return []
+    rows = vectors.rows_of(d['id'])
+    return [{'id': f'{d["id"]} {n}', 'document': d['id'], 'year': d['year'], 'study': d['study'], 'vector': v}
+            for n, v in enumerate(vectors.of_rows(rows))]
+
 # %% ../../nbs/retrieval/milvus.ipynb #9fd315d6
 _ABOUT, _BATCH, _MOST = '#about', 200, 16_384   # the row that tells of the engine; rows of a request; rows that a search gives
 
@@ -162,12 +168,6 @@ class _Held(_Connected):
         return json.loads(rows[0]['record'])
 
 # %% ../../nbs/retrieval/milvus.ipynb #357ac73b
-def _passage_rows(d: dict[str, Any], vectors: Vectors | None) -> list[dict[str, Any]]:
-    if vectors is None: return []
-    rows = vectors.rows_of(d['id'])
-    return [{'id': f'{d["id"]} {n}', 'document': d['id'], 'year': d['year'], 'study': d['study'], 'vector': v}
-            for n, v in enumerate(vectors.of_rows(rows))]
-
 class _Filled(_Held):
     "An engine that takes a library."
     def sync(self, library: Library, encoder: Encoder | None = None, progress: Progress = quiet) -> Synced:
@@ -251,7 +251,8 @@ class MilvusEngine(_Filled):
 
     def limit(self, since: str, until: str) -> str:
         "The filter for what was published in a time, by its years; '' for none."
-        return milvus_filter(*(int(day[:4]) if day else None for day in (since, until)))
+        first, last = (int(day[:4]) if day else None for day in (since, until))
+        return milvus_filter(first, last)
 
     def check(self, encoder: Encoder):
         "Raises `EngineError` where the passages were embedded by another model, or not at all."

@@ -155,7 +155,7 @@ def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndar
     now = number[old.spans[:, 0]]
     rows = np.flatnonzero(now >= 0)
     index = require('faiss', 'offline').IndexFlatIP(part.encoder.dim)
-    for start in range(0, len(rows), _CHUNK): index.add(old.of_rows(rows[start:start + _CHUNK]))
+    for start in range(0, len(rows), _CHUNK): index.add(old.of_rows(rows[start:start + _CHUNK].tolist()))
     spans = np.column_stack([now[rows], old.spans[rows, 1:]])
     new = (d for id in documents.ids[len(kept):] for d in documents.documents([id]))
     more = part._embedded(index, new, documents, len(kept), progress)
