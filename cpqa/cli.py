@@ -16,6 +16,7 @@ import cloup
 from . import __version__
 from .cli_ask import LIBRARY, ask_command, one_text, sweep
 from .cli_eval import SEARCHES, datasets, measure
+from .cli_library import keeping
 from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, number, option, port, print_json, reranker_choices,
@@ -46,25 +47,36 @@ def score_kind(retriever: str, reranker: str | None) -> str:
     "What the scores of a search are."
     return _KINDS[retriever] if reranker in (None, 'none') else f'order of {reranker} and {_KINDS[retriever]} together'
 
+def _engines() -> str:
+    from cpqa.retrieval.engines import ENGINES
+    return ENGINES.choices()
+
+def _engine_named(name: str | None) -> str | None:
+    "The name, if it is one of an engine."
+    from cpqa.retrieval.engines import ENGINES
+    if name is not None: ENGINES.check(name)
+    return name
+
 @app.add('search', 'find documents', cloup.argument('words', nargs=-1, required=True, metavar='QUERY'), LIBRARY,
          option('--retriever', type=OneOf(lambda: WAYS), default='hybrid', metavar='NAME',
                 help="{} (default: hybrid); boolean reads PubMed's query language"),
          option('--reranker', metavar='NAME', choices=reranker_choices, help='{} (default: none)'),
          encoder_option(),
+         option('--source', metavar='ENGINE', choices=lambda: _engines(), help='an engine in the place of a library: {}'),
          option('--depth', type=number, default=50, metavar='N', help='documents that the reranker sees (default 50)'),
          option('-k', type=number, default=10, metavar='N', help='how many documents (default 10)'),
          option('--json', 'as_json', is_flag=True, help='print the hits as JSON, with their scores'))
-def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranker: str | None, encoder: str | None, depth: int, k: int,
-            as_json: bool):
+def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranker: str | None, encoder: str | None, source: str | None,
+            depth: int, k: int, as_json: bool):
     from cpqa.display import plain
     from cpqa.pipeline import CancerQA, Finding
     from cpqa.retrieval.sources import Scope
     query, found = one_text(words), list[Any]()
     with said_before('' if retriever == 'boolean' else query, as_json) as alone, progress_bars() as progress:
         if not alone:
-            qa = CancerQA(Scope(library=library), Finding(encoder, depth=depth), progress=progress)
+            qa = CancerQA(Scope(_engine_named(source), library), Finding(encoder, depth=depth), progress=progress)
             hits = qa.search(query, k, retriever, reranker)
-            found = list(zip(hits, qa.library.documents(h.id for h in hits)))
+            found = list(zip(hits, qa.documents([h.id for h in hits])))
     sweep()
     if as_json:
         kind = score_kind(retriever, reranker)
@@ -79,6 +91,18 @@ def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranke
 # %% ../nbs/cli.ipynb #69979d66
 index = CommandGroup('index', help='build a library, or look at one')
 app.add_command(index)
+app.add_command(keeping)   # see its own notebook
+
+def _synced(library: Any, name: str, encoder: str | None):
+    "Brings an engine up to a library, and says what was written."
+    from cpqa.libraries import encoder_of
+    from cpqa.retrieval.engines import engine
+    at = engine(name)
+    with progress_bars() as progress:
+        done = at.sync(library, encoder_of(encoder, progress) if 'vectors' in library.manifest.parts else None, progress)
+    at.close()
+    print(f'{done.written:,} documents written to {at.uri}, {done.withdrawn:,} withdrawn, {done.same:,} were there')
+    for id in done.too_long[:10]: print(f'cpqa: left out {id}, which is too long for {at.uri}', file=sys.stderr)
 
 @index.add('build', 'build a library from PubMed XML and BEIR files', cloup.argument('files', nargs=-1, required=True, metavar='FILE...',
                     help='.xml, .nxml or .jsonl, packed with gzip or not, or a folder of them, read in this order'),
@@ -87,13 +111,16 @@ app.add_command(index)
            encoder_option('what makes the vectors'),
            option('--segmenter', metavar='NAME', choices=segmenter_choices,
                   help='how documents are cut into passages: {} (default: sentences)'),
+           option('--engine', metavar='ENGINE', choices=lambda: _engines(), help='also put the library into an engine: {}'),
            option('--strict', is_flag=True, help='exit with 1 if a bad record was left out'),
            stopped='the library is as it was before, or whole')
-def _build(files: tuple[str, ...], out: str, no_vectors: bool, encoder: str | None, segmenter: str | None, strict: bool):
+def _build(files: tuple[str, ...], out: str, no_vectors: bool, encoder: str | None, segmenter: str | None, engine: str | None,
+           strict: bool):
     from cpqa.display import plain
     from cpqa.libraries import build_index
     if no_vectors and encoder is not None:
         raise CpqaError('--encoder says what makes the vectors, and --no-vectors asks for none: give one of them')
+    _engine_named(engine)
     with progress_bars() as progress:
         library = build_index(files, out, vectors=not no_vectors, encoder=encoder, progress=progress, segmenter=segmenter)
     counts, skipped = library.manifest.counts, library.manifest.skipped
@@ -101,7 +128,17 @@ def _build(files: tuple[str, ...], out: str, no_vectors: bool, encoder: str | No
           f"{counts['deleted']:,} deleted, {counts['skipped']:,} bad records left out)")
     for line in skipped[:10]: print(f'cpqa: left out {plain(line)}', file=sys.stderr)
     if (more := counts['skipped'] + counts.get('shortened', 0) - 10) > 0: print(f'cpqa: and {more:,} more', file=sys.stderr)
+    if engine: _synced(library, engine, encoder)
     if counts['skipped'] and strict: raise CpqaError(f"{counts['skipped']:,} bad records were left out, and --strict was given")
+
+# %% ../nbs/cli.ipynb #d6ae3216
+@index.add('sync', 'bring an engine up to a library: new, revised and withdrawn documents', cloup.argument('library', metavar='DIR'),
+           option('--engine', required=True, metavar='ENGINE', choices=lambda: _engines(), help='{}'),
+           encoder_option(), stopped='what was written stays, and the same command goes on')
+def _sync(library: str, engine: str, encoder: str | None):
+    from cpqa.literature.library import Library
+    _engine_named(engine)
+    _synced(Library(library), engine, encoder)
 
 # %% ../nbs/cli.ipynb #4b38c2bd
 def first_few(names: Sequence[str], most: int = 3) -> str:
@@ -136,6 +173,8 @@ def _info(library: str, verify: bool, files: bool, as_json: bool):
         if value: print(f'{name:12} {plain(str(value))}')
     for source, entry in opened.manifest.sources.items() if files else ():
         print(f'{"":12} {plain(source)}  {entry.bytes:,} bytes')
+
+keeping.add_command(_info)
 
 # %% ../nbs/cli.ipynb #71f7fe04
 entrez = CommandGroup('entrez', help='a library in the place of NCBI')

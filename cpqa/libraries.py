@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AnyEncoder', 'DEMO_VECTORS', 'check_encoder', 'encoder_of', 'document_of', 'files_of', 'sources_of', 'build_index',
-           'check_library', 'kept_library', 'demo_library']
+           'update_index', 'check_library', 'kept_library', 'demo_library']
 
 # %% ../nbs/libraries.ipynb #acc161f6
 import hashlib
@@ -23,7 +23,8 @@ from .core.progress import Progress, shown_progress
 from .core.records import Document
 from .literature.demo_notes import DEMO_FILE, demo_notes
 from .literature.article_files import READABLE, read_file
-from .literature.library import FORMAT, Library, LibraryError, RecordSource, build_library, is_library
+from .literature.library import FORMAT, Library, LibraryError, Origin, RecordSource, build_library, is_library
+from .literature.library_updates import Updated, update_library
 from .literature.pubmed import Deleted, Skipped
 from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter
 from .passages.segmenters import segmenter as named_segmenter
@@ -101,6 +102,11 @@ def sources_of(given: Any) -> list[RecordSource]:
     return out
 
 # %% ../nbs/libraries.ipynb #68fa495c
+def _vectors(model: Encoder, segmenter: str | Segmenter | None) -> VectorPart:
+    "What makes the vectors of a library's passages."
+    splitter = named_segmenter(segmenter, lambda: model) if isinstance(segmenter, str) else segmenter or SentenceSplitter()
+    return VectorPart(model, splitter.split, splitter.describe())
+
 def build_index(
     sources: Any,                        # a file, a folder, a record or a dictionary, or several of them, read in this order
     out: str | Path,                     # the directory to write; a library there is replaced
@@ -109,6 +115,7 @@ def build_index(
     progress: Progress | None = None,    # called with stage, done, total; None: shown where somebody watches
     wait: float = 0,                     # seconds to wait for another build of the same library
     segmenter: str | Segmenter | None = None,   # how documents are cut into passages, or its name; None: whole sentences, 128 words
+    origins: Iterable[Origin] = (),      # what PubMed was asked for, if it was
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
     if not vectors and segmenter is not None:
@@ -118,10 +125,32 @@ def build_index(
     found, parts = sources_of(sources), []
     with shown_progress(progress) as show:
         if vectors:
-            model = encoder_of(encoder, show)
-            splitter = named_segmenter(segmenter, lambda: model) if isinstance(segmenter, str) else segmenter or SentenceSplitter()
-            parts.append(VectorPart(model, splitter.split, splitter.describe()))
-        return build_library(found, out, parts, show, wait)
+            parts.append(_vectors(encoder_of(encoder, show), segmenter))
+        return build_library(found, out, parts, show, wait, origins)
+
+# %% ../nbs/libraries.ipynb #9414280e
+def _segmenter_of(library: Library, given: str | Segmenter | None) -> str | Segmenter | None:
+    "What cut a library's passages: the one given, or the one of the name and sizes in the manifest."
+    said = library.manifest.parts['vectors'].get('splitter') or {}
+    if given is not None or said == SentenceSplitter().describe(): return given
+    sizes = [str(value) for name, value in said.items() if name not in ('segmenter', 'version', 'encoder')]
+    return ':'.join([str(said.get('segmenter')), *sizes])
+
+def update_index(
+    folder: str | Path,                  # of the library
+    sources: Any,                        # as of `build_index`; also `Deleted` records
+    encoder: AnyEncoder | None = None,   # what the library was built with; None: the embedded model
+    segmenter: str | Segmenter | None = None,   # likewise; None: as its manifest says
+    progress: Progress | None = None,
+    wait: float = 0,
+    origins: Sequence[Origin] | None = None,    # None: as they are
+) -> tuple[Library, Updated]:
+    "Takes new, revised and withdrawn records into a library, and says how many. Raises `CpqaError`; what was there stays."
+    library, found = Library(folder), sources_of(sources)
+    check_encoder(encoder)
+    with shown_progress(progress) as show:
+        parts = [_vectors(encoder_of(encoder, show), _segmenter_of(library, segmenter))] if library.manifest.parts else []
+        return update_library(folder, found, parts, show, wait, origins)
 
 # %% ../nbs/libraries.ipynb #16dda62b
 def check_library(library: Library | str | Path | None):

@@ -8,7 +8,7 @@ __all__ = ['Way', 'clean_question', 'asked_in', 'Timings', 'Finding', 'CancerQA'
 # %% ../nbs/pipeline.ipynb #27dd1d1a
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from .core.errors import CpqaError
 from .core.llm import LLM
 from .core.progress import Progress
-from .core.records import Answer, AnswerKind, Hit
+from .core.records import Answer, AnswerKind, Document, Hit
 from .libraries import AnyEncoder, check_encoder, check_library, demo_library, encoder_of
 from .literature.library import Library
 from .passages.calibration import calibrator
@@ -30,6 +30,7 @@ from .passages.two_stage import Selection, TwoStage, rerank_documents, title_pas
 from .retrieval.boolean import BooleanIndex
 from .retrieval.dual_path import HSRDR, AsIs, Retrieval
 from .retrieval.encoders import CachedEncoder, Encoder
+from .retrieval.engines import ENGINES, Engine, engine
 from .retrieval.patient_words import both_forms
 from .retrieval.query_ladder import Rewriter
 from .retrieval.rewriters import rewriter
@@ -107,7 +108,7 @@ class Finding:
 
     def rewriter(self, scope: Scope) -> Rewriter:
         "The rewriter that is meant: a source is searched by a ladder, a library alone as the question stands."
-        how = self.rewrite or (AsIs.name if scope.source is None else 'rules')
+        how = self.rewrite or (AsIs.name if scope.as_it_stands else 'rules')
         if not isinstance(how, str): return how
         return AsIs() if how == AsIs.name else rewriter(how)
 
@@ -135,6 +136,12 @@ class _Engines:
     def support(self) -> ClaimSupport:
         "What says how well a quote carries a claim: rules, and the encoder that comes with cpqa, for which it was fitted."
         return ClaimSupport(self.encoder if self.finding.encoder is None else None)
+
+    @cached_property
+    def engine(self) -> Engine | None:
+        "The search engine that is the source, if it is one."
+        name = self.scope.name
+        return engine(name) if name.partition(':')[0] in ENGINES.names else None
 
     @cached_property
     def entrez(self) -> Any:
@@ -203,6 +210,8 @@ class _Parts:
     def support(self) -> ClaimSupport: return self.engines.support
     @property
     def entrez(self) -> Any: return self.engines.entrez
+    @property
+    def engine(self) -> Engine | None: return self.engines.engine
 
 # %% ../nbs/pipeline.ipynb #bae1a9ff
 class _Steps(_Parts):
@@ -218,6 +227,10 @@ class _Steps(_Parts):
     def two_stage(self, vectors: PassageVectors | None = None) -> TwoStage:
         "The second stage over these vectors; None for documents that are still to come."
         return _two_stage(self, vectors)
+
+    def documents(self, ids: Sequence[str]) -> list[Document]:
+        "The documents of these ids, in this order, from the library or the engine in its place."
+        return list(self.engine.documents(ids).documents) if self.engine is not None else self.library.documents(ids)
 
     def reranked(self, query: str, hits: list[Hit], reranker: Reranker) -> list[Hit]:
         """The first `depth` hits ordered by their best passages, as the library keeps them or else cut now, or by a title alone;
@@ -277,6 +290,16 @@ class CancerQA(_Steps):
         return _searched(self.current(), query, k, retriever, reranker, cut)
 
 # %% ../nbs/pipeline.ipynb #214b8015
+def _searches(qa: _Steps, retriever: str) -> list[Search]:
+    "What is asked: searches of the library, or of the engine in its place."
+    at = qa.engine
+    if retriever == 'boolean':
+        if at is not None: raise CpqaError(f"{qa.scope.name} has no Boolean search: choose bm25, dense or hybrid, or search a library")
+        return [lambda queries, k: [list(qa.boolean.search(q, k).hits) for q in queries]]
+    terms: Search = TermRetriever(qa.library).search if at is None else at.terms
+    dense: Search = lambda queries, k: (DenseRetriever(qa.vectors).search(queries, k) if at is None else at.dense(queries, k, qa.encoder))
+    return [*([terms] if retriever != 'dense' else []), *([in_both_forms(dense)] if retriever != 'bm25' else [])]
+
 def _searched(
     qa: _Steps,
     query: str,
@@ -290,19 +313,17 @@ def _searched(
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
     query, deep = clean_question(query), max(k, _FIRST_STAGE, qa.finding.depth if reranker else 0)
     if isinstance(reranker, str) and RERANKERS.check(reranker):   # a wrong name is refused before anything is loaded
-        reranker = qa.second(reranker, qa.vectors if VectorPart.name in qa.library.manifest.parts else None)
-    searches: list[Search] = []
-    if retriever == 'boolean': searches.append(lambda queries, k: [list(qa.boolean.search(q, k).hits) for q in queries])
-    if retriever in ('bm25', 'hybrid'): searches.append(TermRetriever(qa.library).search)
-    if retriever in ('dense', 'hybrid'): searches.append(in_both_forms(DenseRetriever(qa.vectors).search))
+        local = qa.engine is None and VectorPart.name in qa.library.manifest.parts
+        reranker = qa.second(reranker, qa.vectors if local else None)
+    searches = _searches(qa, retriever)
     rankings = [(cut(s) if cut else s)([query], deep)[0] for s in searches]
     hits = rankings[0] if len(rankings) == 1 else fuse(*rankings)
     return (hits if reranker is None or isinstance(reranker, str) else qa.reranked(query, hits, reranker))[:k]
 
 def _reranked(qa: _Steps, query: str, hits: list[Hit], reranker: Reranker) -> list[Hit]:
     if isinstance(reranker, NoReranker): return hits   # also where it has passages that are not ranked
-    documents = list(qa.library.documents(h.id for h in hits[:qa.finding.depth]))
-    if VectorPart.name in qa.library.manifest.parts: passages, _ = TwoStage(qa.vectors).candidates(documents)
+    documents = qa.documents([h.id for h in hits[:qa.finding.depth]])
+    if qa.engine is None and VectorPart.name in qa.library.manifest.parts: passages, _ = TwoStage(qa.vectors).candidates(documents)
     else: passages = [p for d in documents for p in SentenceSplitter().split(d)]
     return rerank_documents(query, hits, [*passages, *title_passages(documents, passages)], reranker)
 
@@ -316,7 +337,9 @@ def _second(qa: _Steps, name: str, vectors: PassageVectors | None) -> Reranker:
 # %% ../nbs/pipeline.ipynb #a51376c3
 def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSource) -> HSRDR:
     scope = qa.scope
-    return HSRDR(source.search, Meaning(qa, known), source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
+    own = getattr(source, 'meaning', None)   # an engine finds by meaning in itself
+    dense = own(known) if own else Meaning(qa, known)
+    return HSRDR(source.search, dense, source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
                  full=source.full_texts, full_text=scope.full_text)
 
 # %% ../nbs/pipeline.ipynb #08b1745e

@@ -214,7 +214,8 @@ class Fetched(Record, frozen=True):
     documents: tuple[Document, ...] = ()
     missing: tuple[str, ...] = ()    # the source answered, and has no such document
     faults: tuple[str, ...] = ()     # what went wrong on the way
-    failed: tuple[str, ...] = ()     # the source did not answer
+    failed: tuple[str, ...] = ()     # the source did not answer, or with what cannot be read
+    unreadable: tuple[str, ...] = () # of these, the ids whose records came and cannot be read
 
 # %% ../../nbs/core/records.ipynb #f8edd04f
 class Passage(Record, frozen=True):

@@ -359,9 +359,9 @@ _EARLIEST, _LATEST = date(1800, 1, 1), date(3000, 12, 31)
 class Searching(Asking):
     "The verbs that turn words into ids."
     def search(self, term: str, db: str = 'pubmed', retmax: int = 20, start: int = 0, sort: str = 'relevance',
-               since: str | int | None = None, until: str | int | None = None, history: bool = False) -> SearchReply:
-        """At most `retmax` ids from place `start` on, published from `since` to `until`; with `history` NCBI keeps all of them for some
-        hours."""
+               since: str | int | None = None, until: str | int | None = None, history: bool = False, revised: bool = False) -> SearchReply:
+        """At most `retmax` ids from place `start` on, published (or last `revised`) from `since` to `until`; with `history` NCBI keeps all
+        of them for some hours."""
         if not term.strip(): raise EntrezError('the query is empty: give words to search for')
         if not re.fullmatch('[a-z]{2,30}', db): raise EntrezError(f'{db[:40]!r} is no name of a database: give one like pubmed or pmc')
         if sort not in _SORTS: raise EntrezError(f'cannot sort by {sort!r}: choose {" or ".join(_SORTS)}')
@@ -370,13 +370,14 @@ class Searching(Asking):
                               f'{start:,} on were asked: use search_all')
         first, last = entrez_date(since), entrez_date(until, last=True)
         if first and last and first > last: raise EntrezError(f'since {since} is later than until {until}: exchange them')
-        return self._search(term, db, retmax, start, sort, (first or _EARLIEST, last or _LATEST) if first or last else None, history)
+        return self._search(term, db, retmax, start, sort, (first or _EARLIEST, last or _LATEST) if first or last else None, history,
+                            revised)
 
     def _search(self, term: str, db: str, retmax: int, start: int, sort: str, dates: tuple[date, date] | None,
-                history: bool = False) -> SearchReply:
+                history: bool = False, revised: bool = False) -> SearchReply:
         fields = [('db', db), ('term', ' '.join(term.split())), ('retmax', str(retmax)), ('retstart', str(start)), ('sort', _SORTS[sort]),
                   ('retmode', 'xml')]
-        if dates: fields += [('datetype', 'pdat'), *zip(('mindate', 'maxdate'), date_text(*dates))]
+        if dates: fields += [('datetype', 'mdat' if revised else 'pdat'), *zip(('mindate', 'maxdate'), date_text(*dates))]
         if history: fields.append(('usehistory', 'y'))
         return self._ask('esearch', fields, read_search, f'a search in {db}', True, not history)   # kept for hours, stale tomorrow
 
@@ -398,20 +399,21 @@ def cut(first: date, last: date) -> tuple[tuple[date, date], tuple[date, date]] 
 class Slicing(Searching):
     "Searches with more hits than PubMed gives."
     def search_all(self, term: str, limit: int | None = None, db: str = 'pubmed', since: str | int | None = None,
-                   until: str | int | None = None) -> Iterator[str]:
-        "The ids of all hits (or of `limit` of them), the newest first, each once; what could not be listed is said in `events`."
+                   until: str | int | None = None, revised: bool = False) -> Iterator[str]:
+        """The ids of all hits (or of `limit` of them), published or last `revised` in that time, the newest first, each once; what could
+        not be listed is said in `events`."""
         if limit is not None and limit < 1: raise EntrezError(f'limit must be 1 or more, got {limit}')
-        whole = self.search(term, db, min(limit or MOST_IDS, MOST_IDS), 0, 'date', since, until)
+        whole = self.search(term, db, min(limit or MOST_IDS, MOST_IDS), 0, 'date', since, until, revised=revised)
         if whole.count <= len(whole.ids) or (limit and limit <= len(whole.ids)): return iter(whole.ids[:limit])
         dates = entrez_date(since) or _EARLIEST, entrez_date(until, last=True) or _LATEST
-        return islice(self._sliced(term, db, dates, whole), limit)
+        return islice(self._sliced(term, db, dates, whole, revised), limit)
 
-    def _sliced(self, term: str, db: str, dates: tuple[date, date], whole: SearchReply) -> Iterator[str]:
+    def _sliced(self, term: str, db: str, dates: tuple[date, date], whole: SearchReply, revised: bool) -> Iterator[str]:
         seen: set[str] = set()
         spans: list[tuple[date, date, SearchReply | None]] = [(*dates, whole)]
         while spans:
             first, last, page = spans.pop()
-            page = page or self._search(term, db, MOST_IDS, 0, 'date', (first, last))
+            page = page or self._search(term, db, MOST_IDS, 0, 'date', (first, last), revised=revised)
             parts = cut(first, last) if page.count > len(page.ids) else None
             if parts: spans += [(*part, None) for part in reversed(parts)]; continue
             if page.count > len(page.ids):
@@ -457,6 +459,7 @@ class _Harvest:
         self.documents: dict[str, Document] = {}
         self.faults: list[str] = []
         self.failed: set[str] = set()
+        self.unreadable: set[str] = set()
 
     def fail(self, ids: Iterable[str], why: str):
         ids = list(ids)
@@ -481,7 +484,7 @@ class Fetching(Slicing):
         missing = tuple(i for i in ids if i not in got.documents and i not in got.failed)
         if missing: self._say(f'efetch: {len(missing)} of {len(ids)} ids are not in {db}')
         return Fetched(tuple(got.documents[i] for i in ids if i in got.documents), missing, tuple(got.faults),
-                       tuple(i for i in ids if i in got.failed))
+                       tuple(i for i in ids if i in got.failed), tuple(i for i in ids if i in got.unreadable))
 
     def _from_cache(self, ids: tuple[str, ...], db: str, got: _Harvest):
         if not self.cache: return
@@ -524,7 +527,9 @@ class Batches(Fetching):
             elif isinstance(d, Document):
                 got.documents.setdefault(i, d)
                 if self.cache: self.cache.put(json.dumps([self.url, db, i]), xml, self.expiry['efetch'])
-            elif i not in got.documents: got.fail([i], f'the record cannot be read: {getattr(d, "why", "it was withdrawn")}')
+            elif i not in got.documents:
+                got.unreadable.add(i)
+                got.fail([i], f'the record cannot be read: {getattr(d, "why", "it was withdrawn")}')
         return None
 
 # %% ../../nbs/literature/entrez.ipynb #784d76bb

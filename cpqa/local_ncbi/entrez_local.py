@@ -231,6 +231,9 @@ class LocalEntrez:
         said = {_bare(d.pmcid): d.id for d in self.library if d.pmcid and _is_pmid(d.id)}
         return said | {uid: pmid for pmid, uid in self.texts.of_pmid.items()}
 
+    @cached_property
+    def revised(self) -> dict[str, str]: return {d.id: d.revised.replace('-', '/') for d in self.library if d.revised}
+
     def close(self):
         "Removes the index of the full texts, and makes no other."
         self._closed = True
@@ -288,16 +291,22 @@ LONGEST = 50_000    # characters of a query
 _SORTS = {'': 'date', 'relevance': 'relevance',
           **dict.fromkeys(('pub_date', 'pub date', 'pub+date', 'date', 'most recent', 'date added'), 'date')}
 
+def _was_revised(at: LocalEntrez, id: str, since: str | None, until: str | None) -> bool:
+    "Was a record revised between two dates? False where that is not known; the whole library is read for it, once."
+    when = at.revised.get(id, '')
+    return bool(when) and (not since or when >= since) and (not until or when[:len(until)] <= until)
+
 def _search(at: LocalEntrez, ask: Ask, db: str, term: str, k: int, start: int):
     "What the engine finds for `term`, and the ids on the page, as the database writes them."
-    since, until = dates(ask)
-    mixed = db == 'pubmed' and at._foreign
-    options: dict[str, Any] = {'sort': _SORTS.get(ask('sort').lower(), 'date'), 'since': since, 'until': until}
+    (since, until), revised = dates(ask), ask('datetype').lower() == 'mdat'
+    mixed = db == 'pubmed' and (at._foreign or revised)
+    options: dict[str, Any] = {'sort': _SORTS.get(ask('sort').lower(), 'date')}
+    if not revised: options |= {'since': since, 'until': until}
     if not len(at.texts) and db == 'pmc': return None, 0, ()
     page: dict[str, Any] = {'k': len(at.library), 'start': 0} if mixed else {'k': k, 'start': start}
     found = at.index(db).search(term, **page, **options)
     if not mixed: return found, found.count, tuple(_bare(id) for id in found.ids)
-    ids = [id for id in found.ids if id not in at._foreign]
+    ids = [id for id in found.ids if id not in at._foreign and (not revised or _was_revised(at, id, since, until))]
     return found, len(ids), tuple(ids[start:start + k])
 
 def _esearch(at: LocalEntrez, ask: Ask, db: str) -> Reply:
@@ -313,7 +322,7 @@ def _esearch(at: LocalEntrez, ask: Ask, db: str) -> Reply:
     where = at.history.keep(db, ids, ask('WebEnv')) if kept else ('', '')
     messages = [] if size == k or count <= _MOST else [f'Restrictions achieved. start and count adjusted to {start}, {size}']
     if ask('sort').lower() not in _SORTS: messages.append(f"Unknown sort schema '{ask('sort')[:40]}' ignored")
-    if ask('datetype', 'pdat').lower() not in ('pdat', 'dp') and any(dates(ask)):
+    if ask('datetype', 'pdat').lower() not in ('pdat', 'dp', 'mdat') and any(dates(ask)):
         messages.append(f"datetype '{ask('datetype')[:20]}' is not known here: dates of publication were used")
     page = (ids[start:] if kept else ids)[:size]
     return search_reply(_page(named(found, names), count, page, start, where, messages), ask.as_json, only)

@@ -330,6 +330,10 @@ class RememberingEncoder:
         "Remembers new vectors by their keys."
         self.known |= made
 
+    def know(self, texts: Sequence[str], vectors: np.ndarray, kind: TextKind = 'document'):
+        "Keeps vectors of `texts` that were made elsewhere by the same encoder, shape (len(texts), dim)."
+        self.keep(dict(zip(_keys(self.describe(), kind, texts), vectors)))
+
     def _made(self, texts: list[str], kind: TextKind) -> np.ndarray:
         vectors = np.asarray(self.encoder.encode(texts, kind), dtype=np.float32)
         if vectors.shape == (len(texts), self.dim): return vectors

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Shelved', 'PATIENCE', 'SOURCES', 'Scope', 'scope_of', 'Means', 'Source', 'by_words', 'LibrarySource', 'LiveSource',
-           'PubMedSource', 'library_source', 'pubmed_source', 'auto_source', 'opened_source', 'Meaning']
+           'PubMedSource', 'EngineMeaning', 'EngineSource', 'library_source', 'pubmed_source', 'auto_source',
+           'milvus_source', 'opened_source', 'Meaning']
 
 # %% ../../nbs/retrieval/sources.ipynb #0c20e5cb
 import re
@@ -25,6 +26,7 @@ from ..literature.library import Library
 from .term_search import TermRetriever
 from .boolean import BooleanIndex
 from .encoders import Encoder
+from .engines import Engine, engine
 from .dual_path import Fetch, Shelf, bounds, why_not
 from .query_ladder import Result
 from .vectors import DenseRetriever, PassageVectors, Split, Vectors
@@ -56,6 +58,11 @@ class Scope:
     def name(self) -> str:
         "The source's row in `SOURCES`, with what stands behind its colon; '' for a library."
         return self.source if isinstance(self.source, str) and self.source.partition(':')[0] in SOURCES.names else ''
+
+    @property
+    def as_it_stands(self) -> bool:
+        "Is a question searched as it stands, and not by a ladder of queries, unless a rewriter is named?"
+        return self.source is None or bool(self.name) and 'question' in SOURCES.split(self.name)[0].uses
 
     @property
     def shelf(self) -> Shelved | None:
@@ -210,6 +217,37 @@ class PubMedSource(LiveSource):
         where = 'PubMed' if self.means.entrez.url == NCBI else f'E-utilities at {self.means.entrez.host}'
         return f'{where} and {self.means.place}, {n:,} documents read'
 
+# %% ../../nbs/retrieval/sources.ipynb #499d3a13
+class EngineMeaning:
+    "Dense search in an engine, with the vectors of texts that are `known` already."
+    def __init__(self, source: 'EngineSource', known: Mapping[str, np.ndarray]): self.source, self.known = source, known
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        "For each query, the best `k` documents, best first."
+        at, encoder = self.source.engine, self.source.encoder()
+        at.check(encoder)
+        vectors = [self.known[q] if q in self.known else encoder.encode([q], 'query')[0] for q in queries]
+        return at.dense_vectors(np.stack(vectors), k, self.source.only)
+
+class EngineSource(LiveSource):
+    "A library in an engine. One is made for each question."
+    def __init__(self, means: Means, engine: Engine):
+        super().__init__(means)
+        self.engine, scope = engine, means.scope
+        self.only = engine.limit(*bounds(scope.since, scope.until))
+
+    def meaning(self, known: Mapping[str, np.ndarray]) -> EngineMeaning:
+        "What finds by meaning."
+        return EngineMeaning(self, known)
+
+    def search(self, query: str, k: int) -> Result:
+        ids = tuple(h.id for h in self.engine.terms([query], k, self.only)[0])
+        return _Found(ids, len(ids))
+
+    def fetch(self, ids: Sequence[str]) -> Fetched: return self.engine.documents(ids)
+    def alive(self) -> bool: return self.engine.alive()
+    def told(self, n: int) -> str: return f'the library in {self.engine.uri}, {len(self.engine):,} documents'
+
 # %% ../../nbs/retrieval/sources.ipynb #594eea67
 def library_source(argument: str, means: Means) -> Source:
     "The source of the row `demo`."
@@ -226,6 +264,10 @@ def auto_source(argument: str, means: Means) -> Source:
     why = f'PubMed did not answer within {PATIENCE:g} seconds: this answer comes from {means.place} instead'
     return LibrarySource(means, (why,), failed=True)
 
+def milvus_source(argument: str, means: Means) -> Source:
+    "The source of the row `milvus`."
+    return EngineSource(means, getattr(means, 'engine', None) or engine(f'milvus:{argument}'))   # who asks often keeps it open
+
 _HERE, _KEYS = 'cpqa.retrieval.sources', ('NCBI_API_KEY', 'NCBI_EMAIL')
 _FOR = ('for more requests a second at NCBI', 'so that NCBI can write before it blocks')
 _NCBI = Service('NCBI', NCBI, 'einfo.fcgi', 'CPQA_ENTREZ_URL')
@@ -234,6 +276,8 @@ SOURCES = Registry('source', (
     Row('pubmed', 'PubMed, live', f'{_HERE}:pubmed_source', env=_KEYS, notes=_FOR, service=_NCBI, uses=('library',)),
     Row('auto', 'PubMed if it answers in time, else the library', f'{_HERE}:auto_source', env=_KEYS, notes=_FOR, service=_NCBI,
         uses=('library',)),
+    Row('milvus', 'a library in Milvus', f'{_HERE}:milvus_source', extra='milvus', argument='an address or a file', shown='milvus:URI',
+        uses=('question',)),
 ))
 
 def opened_source(means: Means) -> Source:

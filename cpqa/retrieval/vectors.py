@@ -49,18 +49,30 @@ class VectorPart:
 
     def build(self, documents: Documents, folder: Path, progress: Progress) -> dict[str, Any]:
         "Writes `index.faiss` and `spans.npy` into `folder`; returns what the manifest says of them."
-        faiss = require('faiss', 'offline')
-        index, spans, total = faiss.IndexFlatIP(self.encoder.dim), [], len(documents)
-        rows = _rows(documents, self.split, self.head)
-        progress('embedding', 0, total)
+        index = require('faiss', 'offline').IndexFlatIP(self.encoder.dim)
+        return self._written(index, self._embedded(index, documents, documents, 0, progress), folder)
+
+    def _embedded(self, index: Any, new: Iterable[Document], all: Documents, first: int, progress: Progress) -> list[list[int]]:
+        "Puts the passages of `new` documents, which are numbered from `first` on among `all`, into the index; returns their spans."
+        spans, total, rows = list[list[int]](), len(all), _rows(new, self.split, self.head)
+        progress('embedding', first, total)
         while chunk := list(islice(rows, _CHUNK)):
             index.add(self.encoder.encode([text for *_, text in chunk], 'document'))
-            spans += [span for *span, _ in chunk]
-            progress('embedding', chunk[-1][0] + 1, total)
+            spans += [[first + number, *span] for number, *span, _ in chunk]
+            progress('embedding', first + chunk[-1][0] + 1, total)
+        return spans
+
+    def _written(self, index: Any, spans: Any, folder: Path) -> dict[str, Any]:
+        faiss = require('faiss', 'offline')
         faiss.write_index(index, str(folder / 'index.faiss'))
         np.save(folder / 'spans.npy', np.array(spans, dtype=np.int64))
         return {'encoder': self.encoder.describe(), 'splitter': self.splitter, 'vectors': index.ntotal,
                 'dim': self.encoder.dim, 'faiss': faiss.__version__}
+
+    def update(self, documents: Documents, old: Library, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
+        """Writes the same for a library whose first documents are those with the numbers `kept` in the old one; only the others are
+        embedded. Raises `LibraryError` where the old ones were cut or embedded otherwise."""
+        return _updated(self, documents, Vectors(old, self.encoder), kept, folder, progress)
 
 # %% ../../nbs/retrieval/vectors.ipynb #8321b53a
 class PassageVectors:
@@ -131,6 +143,23 @@ class Vectors(PassageVectors):
         "The vectors of these rows, shape (len(rows), dim), float32."
         if not len(rows): return np.empty((0, self.encoder.dim), dtype=np.float32)
         return self.index.reconstruct_batch(np.asarray(rows, dtype=np.int64))
+
+# %% ../../nbs/retrieval/vectors.ipynb #719fd4e2
+def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
+    said = old.library.manifest.parts[VectorPart.name]
+    if said.get('splitter') != part.splitter:
+        raise LibraryError(f'the passages of {old.library.folder.name} were cut by {said.get("splitter")}, and these would be by '
+                           f'{part.splitter}: cut them as then, or build the library again')
+    number = np.full(len(old.ids), -1, dtype=np.int64)   # old number -> new number; -1: withdrawn
+    number[kept] = np.arange(len(kept))
+    now = number[old.spans[:, 0]]
+    rows = np.flatnonzero(now >= 0)
+    index = require('faiss', 'offline').IndexFlatIP(part.encoder.dim)
+    for start in range(0, len(rows), _CHUNK): index.add(old.of_rows(rows[start:start + _CHUNK].tolist()))
+    spans = np.column_stack([now[rows], old.spans[rows, 1:]])
+    new = (d for id in documents.ids[len(kept):] for d in documents.documents([id]))
+    more = part._embedded(index, new, documents, len(kept), progress)
+    return part._written(index, np.concatenate([spans, np.array(more, dtype=np.int64).reshape(-1, 3)]), folder)
 
 # %% ../../nbs/retrieval/vectors.ipynb #bc6ca7cb
 class DenseRetriever:

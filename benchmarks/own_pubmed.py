@@ -1,0 +1,107 @@
+"""Is a library from PubMed that was killed on its way the same as an undisturbed one, and what do getting and updating it cost?
+
+    python benchmarks/own_pubmed.py [FOLDER]
+
+16,000 documents of bioasq_beir, with made dates, lie behind `cpqa entrez serve` with faults on. `cpqa library get` fetches them without
+disturbance, and again with ten kills -9 on the way; then 500 are new, 200 revised and 50 deleted, and `cpqa library update` is given, once
+with five kills. The server is on the same machine, so what NCBI takes to answer is not in these times.
+"""
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from common import DATA, peak_mb, save
+from msgspec.structs import replace
+
+from cpqa.core.records import Document
+from cpqa.literature.article_files import documents
+from cpqa.literature.library import Library, build_library
+from cpqa.local_ncbi.entrez_server import EntrezServer
+from cpqa.retrieval.term_search import TermRetriever
+
+N, NEW, REVISED, GONE = 16_000, 250, 200, 50      # 16,296 documents are there: 250 are new, and 250 get new PMIDs
+FAULTS = '429=3,efetch:500=3%,efetch:cut=3%,efetch:lose=3%,efetch:short=2%,esearch:html=1,epost:down=1'
+TODAY = datetime.now(UTC).date().isoformat()
+QUERIES = ('tamoxifen breast cancer', 'vitamin D', 'which genes are mutated in melanoma', 'statins mortality', 'IL-2')
+
+
+def dated(d: Document, n: int, revised: str = '2024-01-01') -> Document:
+    "The document with a date: the corpus has none."
+    return replace(d, id=d.id if d.id.isdigit() else str(90_000_000 + n), year=1990 + n % 34, date=f'{1990 + n % 34}-{1 + n % 12:02}',
+                   revised=revised)
+
+
+def corpora() -> tuple[list[Document], list[Document]]:
+    "What PubMed holds now, and later."
+    every = [dated(d, n) for n, d in enumerate(documents(DATA / 'bioasq_beir' / 'corpus.jsonl.gz')) if d.text.strip()]
+    every = list({d.id: d for d in every}.values())
+    now, rest = every[:N], every[N:]
+    again = [replace(d, id=str(80_000_000 + n)) for n, d in enumerate(now[5000:5000 + 500 - len(rest[:NEW])])]
+    later = [*(replace(d, text=f'Revised. {d.text}', revised=TODAY) if n < GONE + REVISED else d for n, d in enumerate(now) if n >= GONE),
+             *(replace(d, revised=TODAY) for d in (*rest[:NEW], *again))]
+    return now, later
+
+
+def ran(*words, url: str, kills: int = 0, span: float = 0.0) -> tuple[float, int]:
+    "Runs a command of cpqa to its end, the first times with a kill -9 after a while; seconds of the last run, and how many were killed."
+    env, r, killed = {**os.environ, 'CPQA_ENTREZ_URL': url}, random.Random(1), 0
+    command = [sys.executable, '-c', 'import sys; from cpqa.cli import main; sys.exit(main(sys.argv[1:]))', *map(str, words)]
+    for n in range(kills):
+        mortal = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+        try: mortal.wait(r.uniform(0.5, 1) * span * (n + 1) / kills)
+        except subprocess.TimeoutExpired:
+            mortal.kill()
+            killed += 1
+        mortal.wait()
+    began = time.perf_counter()
+    subprocess.run(command, env=env, check=True)
+    return time.perf_counter() - began, killed
+
+
+def searched(folder: Path) -> tuple:
+    library = Library(folder)
+    library.verify()
+    return list(library), [[(h.id, h.score) for h in hits] for hits in TermRetriever(library).search(QUERIES, 50)]
+
+
+def main(folder: Path):
+    now, later = corpora()
+    for name, held in (('now', now), ('later', later)): build_library([held], folder / name)
+    words = ['library', 'get', 'hasabstract', '--no-vectors', '--out']
+    with EntrezServer(folder / 'now', misbehave=FAULTS) as server:
+        seconds, _ = ran(*words, folder / 'whole', url=server.url)
+        last, killed = ran(*words, folder / 'killed', url=server.url, kills=10, span=seconds)
+        faults = dict(server.misbehaviour.counts)
+    whole, broken = searched(folder / 'whole'), searched(folder / 'killed')
+    shutil.copytree(folder / 'whole', folder / 'updated')
+    update = ['library', 'update']
+    with EntrezServer(folder / 'later', misbehave=FAULTS) as server:
+        update_seconds, _ = ran(*update, folder / 'updated', url=server.url)
+        _, update_killed = ran(*update, folder / 'killed', url=server.url, kills=5, span=update_seconds)
+    updated, again = searched(folder / 'updated'), searched(folder / 'killed')
+    want = {d.id: d.text for d in later}
+    size = sum(p.stat().st_size for p in (folder / 'whole').rglob('*') if p.is_file())
+    save('own_pubmed', {
+        'documents': len(now), 'later': {'new': len({d.id for d in later} - {d.id for d in now}), 'revised': REVISED, 'deleted': GONE},
+        'faults': faults, 'get': {'seconds': round(seconds, 1), 'documents_a_second': round(len(now) / seconds, 1),
+                                  'bytes_a_document': round(size / len(now)), 'kills': killed, 'last_run_seconds': round(last, 1)},
+        'same_documents': whole[0] == broken[0], 'same_hits_and_scores': whole[1] == broken[1],
+        'all_of_pubmed': {d.id: d.text for d in whole[0]} == {d.id: d.text for d in now},
+        'update': {'seconds': round(update_seconds, 1), 'kills': update_killed},
+        'updated_is_later': {d.id: d.text for d in updated[0]} == want, 'killed_update_is_later': {d.id: d.text for d in again[0]} == want,
+        'peak_mb_of_a_command': peak_mb(resource.RUSAGE_CHILDREN),
+        'note': 'terms without vectors; server and client share the machine, so NCBI\'s own time to answer is not in these figures'},
+        ('cpqa', 'tantivy', 'lxml'))
+
+
+if __name__ == '__main__':
+    if len(sys.argv) > 1: main(Path(sys.argv[1]))
+    else:
+        with tempfile.TemporaryDirectory() as place: main(Path(place))

@@ -1,0 +1,153 @@
+"""What cells cannot show of a library from PubMed: commands that are killed and given again, updates that are killed, and two at once."""
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from conftest import NIGHTLY
+from helpers import CPQA, complaint, environment, good, held, hidden, inside
+from msgspec.structs import replace
+
+from cpqa.core.records import Document
+from cpqa.core.storage import beside
+from cpqa.literature.library import Library, build_library
+from cpqa.literature.library_updates import update_library
+from cpqa.literature.pubmed import Deleted
+from cpqa.local_ncbi.entrez_server import EntrezServer
+from cpqa.retrieval.term_search import TermRetriever
+
+FAULTS = '429=2,efetch:500=5%,efetch:cut=5%,efetch:lose=5%,esearch:html=1,epost:down=1,efetch:short=5%,slow=0.02'
+N = 16_000 if NIGHTLY else 600
+TODAY = datetime.now(UTC).date().isoformat()
+NEW, REVISED, GONE = (500, 200, 50) if NIGHTLY else (50, 20, 5)
+
+
+def paper(n: int, **more) -> Document:
+    "The `n`-th paper on tea."
+    r = random.Random(n)
+    words = ' '.join(r.choice(('tea', 'fatigue', 'trial', 'leaf', 'dose', f'word{r.randint(1, 999)}')) for _ in range(60))
+    said = {'year': 2000 + n % 24, 'revised': '2024-01-01', 'text': words} | more
+    return Document(str(n), title=f'Tea, trial {n}', date=f'{said["year"]}-{1 + n % 12:02}', **said)
+
+
+PAPERS = {n: paper(n) for n in range(1, N + 1)}
+LATER = ({n: d for n, d in PAPERS.items() if n > GONE}
+         | {n: replace(PAPERS[n], text=f'Revised. {PAPERS[n].text}', revised=TODAY) for n in range(GONE + 1, GONE + REVISED + 1)}
+         | {n: paper(n, year=2024, revised=TODAY) for n in range(N + 1, N + NEW + 1)})
+
+
+def searched(folder: Path) -> tuple:
+    "What a library holds, whole, and what some queries find in it, with scores."
+    library = Library(folder)
+    library.verify()
+    queries = ['tea dose', 'word7 word77', 'trial 5 leaf']
+    return list(library), [[(h.id, h.score) for h in hits] for hits in TermRetriever(library).search(queries, 20)]
+
+
+def killed_and_again(kills: int, most: float, *words) -> int:
+    "Gives a command until it ends well, the first times with a kill after a while; how many kills there were."
+    r, done = random.Random(3), 0
+    for n in range(kills):
+        running = subprocess.Popen([CPQA, *map(str, words)], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try: running.wait(r.uniform(0.3, 1) * most * (n + 1) / kills)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            done += 1
+        running.wait()
+    good(*words)
+    return done
+
+
+@pytest.fixture(scope='module')
+def servers(tmp_path_factory):
+    "A PubMed, and the same later on, both of which misbehave."
+    folder = tmp_path_factory.mktemp('pubmed')
+    for name, papers in (('now', PAPERS), ('later', LATER)): build_library([papers.values()], folder/name)
+    with EntrezServer(folder/'now', misbehave=FAULTS) as now, EntrezServer(folder/'later', misbehave=FAULTS) as later: yield now, later
+
+
+@pytest.fixture(scope='module')
+def quick():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('NCBI_EMAIL', '')
+        patch.setenv('NCBI_API_KEY', '')
+        yield patch
+
+
+def test_a_library_that_was_killed_on_its_way_is_that_of_an_undisturbed_run(servers, quick, tmp_path):
+    now, later = servers
+    quick.setenv('CPQA_ENTREZ_URL', now.url)
+    words = ['library', 'get', 'tea AND hasabstract', '--no-vectors', '--out']
+    good(*words, tmp_path/'whole', how=inside)
+    killed = killed_and_again(10 if NIGHTLY else 3, 60 if NIGHTLY else 5, *words, tmp_path/'killed')
+    assert killed >= (8 if NIGHTLY else 1) and hidden(tmp_path) == []
+    whole = searched(tmp_path/'whole')
+    assert searched(tmp_path/'killed') == whole and {d.id: d for d in whole[0]} == {d.id: d for d in PAPERS.values()}
+
+    quick.setenv('CPQA_ENTREZ_URL', later.url)
+    said = good('library', 'update', tmp_path/'killed', how=inside)
+    assert said.startswith(f'{NEW:,} new, {REVISED:,} revised, {GONE:,} withdrawn')
+    documents, _ = searched(tmp_path/'killed')
+    assert {d.id: d for d in documents} == {d.id: d for d in LATER.values()} and hidden(tmp_path) == []
+    assert json.loads(good('library', 'list', tmp_path, '--json', how=inside))[0]['questions'] == ['tea AND hasabstract']
+
+
+def _update(folder: Path):
+    update_library(folder, [[*(d for n, d in LATER.items() if PAPERS.get(n) != d), *(Deleted(str(n)) for n in range(1, GONE + 1))]])
+
+
+def test_an_update_that_is_killed_leaves_the_old_library_or_the_new(tmp_path):
+    processes, out, r = multiprocessing.get_context('fork'), tmp_path/'library', random.Random(5)
+    build_library([PAPERS.values()], out)
+    old = held(out)
+    began = time.monotonic()
+    _update(build_library([PAPERS.values()], tmp_path/'measured').folder)
+    total, new = time.monotonic() - began, held(tmp_path/'measured')
+    seen = set()
+    for _ in range(12):
+        mortal = processes.Process(target=_update, args=(out,))
+        mortal.start()
+        time.sleep(r.random() * total)
+        os.kill(mortal.pid, signal.SIGKILL)
+        mortal.join()
+        found = held(out)
+        assert found in (old, new)
+        seen.add(found == new)
+        if found == new: build_library([PAPERS.values()], out)
+    _update(out)
+    assert held(out) == new and [name for name in hidden(tmp_path) if 'lock' not in name] == []
+
+
+def test_two_at_once_and_a_disk_that_refuses(servers, quick, tmp_path):
+    quick.setenv('CPQA_ENTREZ_URL', servers[0].url)
+    from cpqa.core.storage import locked
+    words = ['library', 'get', 'tea', '--most', '5', '--no-vectors', '--out', tmp_path/'library']
+    with locked(beside(tmp_path/'library', 'getting')): assert 'another build' in complaint(inside(*words))
+    (tmp_path/'library').mkdir()
+    (tmp_path/'library'/'letter').write_text('Dear doctor')
+    assert 'is not a library' in complaint(inside(*words))
+    (tmp_path/'library'/'letter').unlink()
+    assert good(*words, how=inside).startswith('5 documents')
+
+
+def test_hard_links_that_are_refused(tmp_path, monkeypatch):
+    "A file system that knows no links costs a copy, and nothing else."
+    def refuse(*args, **kwargs): raise OSError(95, 'Operation not supported')
+    monkeypatch.setattr(os, 'link', refuse)
+    build_library([PAPERS.values()], tmp_path/'library')
+    _update(tmp_path/'library')
+    assert {d.id: d for d in Library(tmp_path/'library')} == {d.id: d for d in LATER.values()}
+
+
+def test_whoever_reads_the_old_library_reads_on(tmp_path):
+    old = build_library([PAPERS.values()], tmp_path/'library')
+    before, ids = TermRetriever(old).search(['tea dose'], 10), old.ids
+    _update(tmp_path/'library')
+    assert old.replaced() and TermRetriever(old).search(['tea dose'], 10) == before
+    assert old.documents(ids) == list(PAPERS.values())
