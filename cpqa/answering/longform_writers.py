@@ -133,8 +133,8 @@ def whole_kind(name: str) -> str:
     try:
         with hushed(): config = require('transformers', 'models').AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as e:
-        raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder with config.json, or a name at Hugging Face and '
-                         'a network') from e
+        raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder with config.json, or a name at Hugging Face '
+                         'and a network') from e
     return 'AutoModelForSeq2SeqLM' if config.is_encoder_decoder else 'AutoModelForCausalLM'
 
 # %% ../../nbs/answering/longform_writers.ipynb #f9b63ad2

@@ -154,7 +154,7 @@ def train_generator(texts: Sequence[TrainingText], out: str | Path, settings: Ge
             numbers = [sum(w.numel() for w in net.model.parameters() if w.requires_grad or every) for every in (False, True)]
             curve = _trained_on(net, texts, settings, work, progress)
             shutil.rmtree(work / 'finished', ignore_errors=True)
-            net.merge().save_pretrained(work / 'finished'), net.tokenizer.save_pretrained(work / 'finished')
+            with hushed(): net.merge().save_pretrained(work / 'finished'), net.tokenizer.save_pretrained(work / 'finished')
         made = TrainedGenerator(out.name, identity(str(work / 'finished'), None)['weights'], settings.steps(len(texts)), len(texts),
                                 *numbers, curve)
         (work / 'finished' / 'trained.json').write_text(made.to_json())
