@@ -69,8 +69,8 @@ def main():
                     vectors, tokens = encode(model, tokenizer, some, args.budget)
                     times.append(time.perf_counter() - begin)
                 s = statistics.median(times[1:])
-                rows.append({'texts': kind, 'precision': precision, 'n': len(some), 's': round(s, 3), 'texts_a_second': round(len(some) / s),
-                             'tokens_a_second': round(tokens / s),
+                rows.append({'texts': kind, 'precision': precision, 'n': len(some), 's': round(s, 3),
+                             'texts_a_second': round(len(some) / s), 'tokens_a_second': round(tokens / s),
                              'least_cosine_with_fp32': round(float((first.setdefault(kind, vectors) * vectors).sum(1).min()), 4)})
                 print(json.dumps(rows[-1]), file=sys.stderr)
     result = {'model': f'BERT-base, {args.layers} layers, random weights: times only', 'budget': args.budget, 'repeats': args.repeats,

@@ -63,8 +63,9 @@ def row(system: tuple, name: str, folder: Path, store: PairStore) -> dict:
     asked = time.perf_counter() - begin
     rows, scores = longform_table(done, pairs, measures(name))
     r = rows[-1]
-    return {'set': name, 'split': split, 'writer': writer, 'reranker': by, 'k': k, 'n_contexts': n, 'n': r.n, 'without an answer': r.missing,
-            'failed': done.n_failed, 'words': r.words, 'reference words': r.reference_words, 'seconds': round(asked, 1),
+    return {'set': name, 'split': split, 'writer': writer, 'reranker': by, 'k': k, 'n_contexts': n, 'n': r.n,
+            'without an answer': r.missing, 'failed': done.n_failed, 'words': r.words, 'reference words': r.reference_words,
+            'seconds': round(asked, 1),
             'flagged as opposed': len(scores.flagged),
             'measures': {scores[key].name: {'value': round(i.value, 4), 'interval': [round(i.low, 4), round(i.high, 4)]}
                          for key, i in r.measures.items()}}
