@@ -182,7 +182,8 @@ def main():
             for name, build in chosen.items():
                 rows.append({'store': name, 'documents': size, 'drawn': drawn, **measured(build, docs, vectors, asked)})
                 print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    save('stores', {'load_average_at_start': [round(x, 1) for x in load], 'threads': os.environ.get('OMP_NUM_THREADS', 'all'), 'k': K, 'dim': DIM,
+    threads = os.environ.get('OMP_NUM_THREADS', 'all')
+    save('stores', {'load_average_at_start': [round(x, 1) for x in load], 'threads': threads, 'k': K, 'dim': DIM,
                     'vectors': 'random: times only', 'rows': rows}, (*PACKAGES, 'bm25s', 'rank-bm25'))
 
 
