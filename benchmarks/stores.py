@@ -175,6 +175,8 @@ def main():
     rng, rows = np.random.default_rng(0), []
     unit = lambda n: (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32) if len(x := rng.normal(size=(n, DIM))) else x
     asked = list(zip([q['text'] for q in bioasq_questions()][:args.questions], unit(args.questions)))
+    told = {'load_average_at_start': [round(x, 1) for x in load], 'threads': os.environ.get('OMP_NUM_THREADS', 'all'), 'k': K, 'dim': DIM,
+            'vectors': 'random: times only'}
     with tempfile.TemporaryDirectory() as WORK:
         for size in map(int, args.sizes.split(',')):
             docs, drawn = documents(size)
@@ -182,9 +184,7 @@ def main():
             for name, build in chosen.items():
                 rows.append({'store': name, 'documents': size, 'drawn': drawn, **measured(build, docs, vectors, asked)})
                 print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    threads = os.environ.get('OMP_NUM_THREADS', 'all')
-    save('stores', {'load_average_at_start': [round(x, 1) for x in load], 'threads': threads, 'k': K, 'dim': DIM,
-                    'vectors': 'random: times only', 'rows': rows}, (*PACKAGES, 'bm25s', 'rank-bm25'))
+                save('stores', told | {'rows': rows}, (*PACKAGES, 'bm25s', 'rank-bm25'))   # after each: a run may be stopped
 
 
 if __name__ == '__main__': main()

@@ -35,7 +35,8 @@ def test_without_a_gpu_it_says_what_it_needs():
 
 def test_the_encoding_runs_on_a_cpu_and_sixteen_bits_agree():
     small = ['--device', 'cpu', '--layers', '1', '--texts', '8', '--repeats', '1']
-    done = subprocess.run([sys.executable, SCRIPT.with_name('encoding_gpu.py'), *small], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    script = SCRIPT.with_name('encoding_gpu.py')
+    done = subprocess.run([sys.executable, script, *small], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)['rows']
     assert [(r['texts'], r['precision']) for r in rows] == [(t, p) for p in ('fp32', 'bf16') for t in ('questions', 'passages')]

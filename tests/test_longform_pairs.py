@@ -1,5 +1,5 @@
-"""Answered questions: no part of a split holds what is like a pair of another, prompts always hold their question, and a store is searched as
-plain distances say, whatever the vectors."""
+"""Answered questions: no part of a split holds what is like a pair of another, prompts always hold their question, and a store
+is searched as plain distances say, whatever the vectors."""
 import numpy as np
 import pytest
 from conftest import examples
@@ -49,7 +49,8 @@ def test_a_store_finds_by_distance_whatever_the_length_of_the_vectors(tmp_path):
     found = store.nearest([asked], 9)[0]
     assert np.allclose([h.score for h in found], -np.sort(by_hand))
     own = PairRetriever(store, k=9, n=9).contexts([p.question for p in pairs], own=pairs)
-    for pair, context in zip(pairs, own): assert pair.id not in [p.id for p in context] and all(p.question != pair.question for p in context)
+    for pair, context in zip(pairs, own):
+        assert pair.id not in [p.id for p in context] and all(p.question != pair.question for p in context)
 
 
 TEXT = st.text(st.sampled_from('abc de.,?β'), min_size=1, max_size=200).filter(str.strip)

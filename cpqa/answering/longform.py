@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Embed', 'PairError', 'QAPair', 'PairPart', 'build_pair_store', 'PairStore', 'shown_pair', 'pair_passages',
-           'reordered', 'PairRetriever', 'doubles', 'longform_prompt', 'fitted_prompt']
+           'pairs_reordered', 'PairRetriever', 'doubles', 'longform_prompt', 'fitted_prompt']
 
 # %% ../../nbs/answering/longform.ipynb #6cff7bdb
 from collections.abc import Collection, Iterable, Sequence
@@ -120,7 +120,7 @@ def pair_passages(pairs: Iterable[QAPair]) -> list[Passage]:
     "Each pair as one passage, for rerankers."
     return [Passage(p.id, 0, len(text), text) for p in pairs for text in [shown_pair(p)]]
 
-def reordered(question: str, pairs: Sequence[QAPair], by: Reranker | None) -> list[QAPair]:
+def pairs_reordered(question: str, pairs: Sequence[QAPair], by: Reranker | None) -> list[QAPair]:
     "The pairs, best first by a reranker; equal scores keep their order, and None keeps all."
     if by is None or not pairs: return list(pairs)
     passages = pair_passages(pairs)
@@ -140,7 +140,7 @@ class PairRetriever:
         out = []
         for i, (question, found) in enumerate(zip(questions, hits)):
             pairs = [p for p in self.store.pairs(h.id for h in found) if not own or not doubles(p, own[i])]
-            out.append(reordered(question, pairs[:self.k], self.by)[:self.n])
+            out.append(pairs_reordered(question, pairs[:self.k], self.by)[:self.n])
         return out
 
     def describe(self) -> dict[str, Any]:

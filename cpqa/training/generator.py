@@ -41,7 +41,7 @@ def training_texts(
     most: int = 512,             # tokens of a prompt
     progress: Progress = quiet,
 ) -> list[TrainingText]:
-    "The prompts of these pairs and their answers; no pair stands in its own context. Raises `PairError` where a question alone is too long."
+    "The prompts of these pairs and their answers; no pair stands in its own context. Raises `PairError` for a question that is too long."
     out: list[TrainingText] = []
     for at in range(0, len(pairs), 256):
         some = pairs[at:at + 256]

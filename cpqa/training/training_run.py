@@ -220,8 +220,9 @@ def checkpointed(kind: type) -> type:
 def _trainer(kind: type) -> type:
     "A trainer of sentence-transformers that takes our planned rows."
     torch, samplers = require('torch', 'train'), require('sentence_transformers.base.sampler', 'train')
+    base: Any = checkpointed(kind)
 
-    class RowTrainer(checkpointed(kind)):
+    class RowTrainer(base):
         def add_model_card_callback(self, *args): "No card of theirs."
 
         def get_batch_sampler(self, dataset, **more):
