@@ -151,12 +151,12 @@ def train_generator(texts: Sequence[TrainingText], out: str | Path, settings: Ge
         begin(work, same)
         with seeded(settings.seed), hushed():
             net = _net(settings)
-            numbers = [sum(w.numel() for w in net.model.parameters() if w.requires_grad or every) for every in (False, True)]
+            learned, numbers = (sum(w.numel() for w in net.model.parameters() if w.requires_grad or every) for every in (False, True))
             curve = _trained_on(net, texts, settings, work, progress)
             shutil.rmtree(work / 'finished', ignore_errors=True)
             with hushed(): net.merge().save_pretrained(work / 'finished'), net.tokenizer.save_pretrained(work / 'finished')
         made = TrainedGenerator(out.name, identity(str(work / 'finished'), None)['weights'], settings.steps(len(texts)), len(texts),
-                                *numbers, curve)
+                                learned, numbers, curve)
         (work / 'finished' / 'trained.json').write_text(made.to_json())
         shutil.copy(work / RUN, work / 'finished')
         write_curve(work / 'finished' / 'curve.jsonl', curve)
