@@ -8,6 +8,7 @@ asked. The measures are those of the paper's Table 1, each with its interval, fo
     python benchmarks/longform.py --embed pair     # question and answer embedded together, as in the paper: minutes more
     python benchmarks/longform.py --grid           # k and n too, on PubMedQA
     python benchmarks/longform.py --quotes         # the quoting reader too: a second a question
+    python benchmarks/longform.py --stored pqa-l --words    # PubMedQA alone, without BERTScore and synonyms: under a minute of processor
     python benchmarks/longform.py --whole MODEL    # a base model, LoRA and full training of it, and all rerankers: needs a GPU
 
 WordNet's part of METEOR is measured where nltk finds WordNet. MedQuAD's answers are long, so METEOR and BERTScore are on PubMedQA alone.
@@ -38,22 +39,23 @@ GRID = [('strict', 'sentences:2', 'none', k, n) for k, n in ((8, 4), (16, 1), (1
 RERANKERS = ('none', 'bm25', 'colbert:colbertv2', 'monot5:base')
 
 
-def folder_of(split: str, work: Path, given, embed: str) -> Path:
+def folder_of(split: str, work: Path, given, embed: str, stored: str) -> Path:
     "The folder of a split, made if it is not there."
-    folder = work / f'{split}-{embed}'
+    folder = work / f'{split}-{embed}-{stored}'
     if not (folder / 'split.json').is_file():
-        build_longform(DATA, folder, given, SETS, embed, together=split == 'strict')
+        build_longform(DATA, folder, given, stored.split(','), embed, together=split == 'strict')
     return folder
 
 
-def measures(name: str) -> list:
+def measures(name: str, words: bool = False) -> list:
+    if words: return ['bleu1', 'rouge1_recall', 'rouge1', 'meteor']
     if name == 'medquad': return ['bleu1', 'rouge1_recall', 'rouge1']
     try: synonyms = [meteor(wordnet=True)]
     except LongformError: synonyms = []
     return ['bleu1', 'rouge1_recall', 'rouge1', 'meteor', *synonyms, bertscore()]
 
 
-def row(system: tuple, name: str, folder: Path, store: PairStore) -> dict:
+def row(system: tuple, name: str, folder: Path, store: PairStore, words: bool) -> dict:
     "One system on the test questions of one set."
     split, writer, by, k, n = system
     found = PairRetriever(store, None if by == 'none' else reranker(by, lambda: store.encoder), k, n)
@@ -61,7 +63,7 @@ def row(system: tuple, name: str, folder: Path, store: PairStore) -> dict:
     file, begin = folder / f'{writer}-{by}-{k}-{n}-{name}.jsonl'.replace('/', '_').replace(':', '_'), time.perf_counter()
     done = answer_pairs(pairs, found, longform_writer(writer, lambda: store.encoder), file, f'test {name}')
     asked = time.perf_counter() - begin
-    rows, scores = longform_table(done, pairs, measures(name))
+    rows, scores = longform_table(done, pairs, measures(name, words))
     r = rows[-1]
     return {'set': name, 'split': split, 'writer': writer, 'reranker': by, 'k': k, 'n_contexts': n, 'n': r.n,
             'without an answer': r.missing, 'failed': done.n_failed, 'words': r.words, 'reference words': r.reference_words,
@@ -92,7 +94,9 @@ def main():
     parser.add_argument('--embed', choices=('question', 'pair'), default='question')
     parser.add_argument('--encoder', help='as for cpqa index build')
     parser.add_argument('--work', type=Path, default=cache_dir() / 'longform')
-    parser.add_argument('--sets', default='pqa-l,medquad')
+    parser.add_argument('--stored', default=','.join(SETS), help='the sets that are split and stored')
+    parser.add_argument('--sets', help='those of them whose test part is asked (default: all)')
+    parser.add_argument('--words', action='store_true', help='measures of words and stems alone, which take no model and no WordNet')
     for flag in ('--grid', '--quotes'): parser.add_argument(flag, action='store_true')
     parser.add_argument('--whole', metavar='MODEL')
     args = parser.parse_args()
@@ -103,19 +107,20 @@ def main():
     systems = [*COPYING, *(GRID if args.grid else ()), *([('strict', 'quotes', 'none', 16, 4)] if args.quotes else ())]
     def store_of(split: str) -> tuple[Path, PairStore]:
         if split not in stores:
-            folder = folder_of(split, args.work, given, args.embed)
+            folder = folder_of(split, args.work, given, args.embed, args.stored)
             stores[split] = folder, PairStore(folder / 'store', given)
         return stores[split]
 
     if args.whole: systems += whole(args.whole, *store_of('strict'))
-    for name in args.sets.split(','):
+    for name in (args.sets or args.stored).split(','):
         for system in systems:
             if system in GRID and name != 'pqa-l': continue
-            key = {**dict(zip(('split', 'writer', 'reranker', 'k', 'n_contexts'), system)), 'set': name, 'embed': args.embed}
+            key = {**dict(zip(('split', 'writer', 'reranker', 'k', 'n_contexts'), system)), 'set': name, 'embed': args.embed,
+                   'stored': args.stored}
             if any(all(r.get(k) == v for k, v in key.items()) for r in rows): continue
-            rows.append({**row(system, name, *store_of(system[0])), 'embed': args.embed})
+            rows.append({**row(system, name, *store_of(system[0]), args.words), 'embed': args.embed, 'stored': args.stored})
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-            made |= {s: read_longform(f).to_dict() for s, (f, _) in stores.items()}
+            made |= {f'{s}, {args.stored}': read_longform(f).to_dict() for s, (f, _) in stores.items()}
             save('longform', {'encoder': given.describe(), 'parts': made, 'rows': rows})
 
 
