@@ -25,12 +25,12 @@ from common import DATA, PACKAGES, bioasq_questions, interval, quantiles, save
 from cpqa import CancerQA
 from cpqa.core.records import Hit, Passage
 from cpqa.evaluation.metrics import retrieval_values
-from cpqa.passages.rerankers import BM25Reranker, CosineReranker, NoReranker, Reranker
+from cpqa.passages.rerankers import BM25Reranker, CosineReranker, NoReranker, Reranker, reranker
 from cpqa.passages.two_stage import TwoStage, comparable
 from cpqa.retrieval.encoders import RememberingEncoder
 from cpqa.retrieval.vectors import Vectors
 
-DEPTHS = (10, 20, 50, 100, 200, 300, 500)
+DEPTHS = [10, 20, 50, 100, 200, 300, 500]
 FIRST = (1, 3, 10)
 MEASURES = ('nDCG@10', *(f'P@{n}' for n in FIRST))
 KNEE_OF = ('nDCG@10', 'P@10')
@@ -74,9 +74,9 @@ def stored(vectors: Vectors):
     return lambda passages: vectors.of_rows([row_of[p.doc_id, p.start, p.end] for p in passages])
 
 
-def cross_encoder(folder: str) -> Reranker:
-    from cpqa.passages.cross_encoders import FastCrossEncoder
-    return FastCrossEncoder(folder)
+def cross_encoder(name: str, encoder) -> Reranker:
+    "A reranker by its name, or the folder of a prepared one."
+    return reranker(name if ':' in name else f'fast:{name}', lambda: encoder)
 
 
 def documents_of(owners: Sequence[str], hits: Sequence[Hit]) -> list[Hit]:
@@ -178,8 +178,11 @@ def main():
     ask.add_argument('library')
     for name, value in (('questions', 0), ('timed', 200), ('slow-questions', 100), ('slow-timed', 10)):
         ask.add_argument(f'--{name}', type=int, default=value)
-    ask.add_argument('--cross-encoder')
+    ask.add_argument('--cross-encoder', help='a name of RERANKERS, or the folder of a prepared one')
+    ask.add_argument('--depths', help='with commas between')
+    ask.add_argument('--name', default='depth', help='of the result file')
     args, load = ask.parse_args(), os.getloadavg()
+    if args.depths: DEPTHS[:] = [int(d) for d in args.depths.split(',')]
     bench, questions = Bench(args.library), sample(args.questions)
     vectors = bench.qa.vectors
     cosine, bm25 = CosineReranker(bench.encoder, stored(vectors)), Remembered(BM25Reranker())
@@ -191,13 +194,13 @@ def main():
                         questions[:args.timed])
     more = {}
     if args.cross_encoder:
-        model = cross_encoder(args.cross_encoder)
+        model = cross_encoder(args.cross_encoder, bench.encoder)
         known, few = Remembered(model), questions[:args.slow_questions]
         names = {'cross-encoder': dict(combine='reranker'), 'cross-encoder, fusion': {}}
         quality |= bench.quality({name: TwoStage(vectors, known, **options) for name, options in names.items()}, few)
         times |= bench.times({name: TwoStage(vectors, model, **options) for name, options in names.items()}, few[:args.slow_timed])
         more = {'cross_encoder': model.describe()}
-    save('depth', {'data': 'bioasq_beir', 'questions': len(questions), 'sample_seed': 0 if args.questions else None,
+    save(args.name, {'data': 'bioasq_beir', 'questions': len(questions), 'sample_seed': 0 if args.questions else None,
                    'documents': len(bench.qa.library),
                    'load_average_at_start': [round(x, 1) for x in load], 'interval': '95 %, bootstrap over questions, 10,000 resamples',
                    'knee_rules': {'loss': f'smallest depth within {WITHIN} of the best mean, paired interval against it not below -{LOSS}',

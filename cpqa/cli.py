@@ -17,6 +17,7 @@ from . import __version__
 from .cli_ask import LIBRARY, ask_command, one_text, sweep
 from .cli_eval import SEARCHES, datasets, measure
 from .cli_library import keeping
+from .cli_longform import longform
 from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, number, option, port, print_json, reranker_choices,
@@ -200,6 +201,7 @@ def _serve(library: str, port: int, pmc: str | None, misbehave: str | None):
 # %% ../nbs/cli.ipynb #bc78c766
 app.add_command(measure)
 app.add_command(datasets)
+app.add_command(longform)
 
 _TENTH = ('A tenth of the queries is put aside; the others train the models, and the tenth compares them with the base and with those '
           'that come with cpqa.')

@@ -22,7 +22,7 @@ def test_it_runs_on_a_cpu_and_both_ways_agree():
     said = json.loads(done.stdout)
     assert [(r['texts'], r['depth']) for r in said['rows']] == [('passages', 2), ('passages', 3), ('full', 2), ('full', 3)]
     assert all(r['spearman'] == 1 and r['ours']['s'] > 0 and r['times_faster'] > 0 for r in said['rows'])
-    assert 'random weights' in said['model'] and said['precision'] == {'ours': 'fp32', 'paper': 'fp32'}
+    assert 'random weights' in said['model'] and said['precision'] == {'ours': 'fp32', 'published': 'fp32'}
     assert (results.stat().st_mtime_ns if results.exists() else None) == before   # a run on a CPU is no result
 
 
@@ -31,3 +31,13 @@ def test_without_a_gpu_it_says_what_it_needs():
     if torch.cuda.is_available(): pytest.skip('there is a GPU here')
     done = run()
     assert done.returncode == 1 and 'needs a GPU' in done.stderr and 'Traceback' not in done.stderr
+
+
+def test_the_encoding_runs_on_a_cpu_and_sixteen_bits_agree():
+    small = ['--device', 'cpu', '--layers', '1', '--texts', '8', '--repeats', '1']
+    script = SCRIPT.with_name('encoding_gpu.py')
+    done = subprocess.run([sys.executable, script, *small], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)['rows']
+    assert [(r['texts'], r['precision']) for r in rows] == [(t, p) for p in ('fp32', 'bf16') for t in ('questions', 'passages')]
+    assert all(r['least_cosine_with_fp32'] > .99 and r['texts_a_second'] > 0 for r in rows)

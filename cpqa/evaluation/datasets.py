@@ -20,8 +20,9 @@ from ..core.errors import CpqaError, require
 from ..core.records import Record
 from ..core.storage import cache_dir, sha256
 from .collections import Question, Questions, QuestionsError, json_lines, why
-from .question_files import (SUBJECTS, read_bioasq, read_bioasq_all, read_evidence, read_healthsearchqa, read_medmcqa,
-                                            read_medqa, read_medquad, read_mmlu, read_pqa_l, read_pubmedqa, whole_json)
+from .question_files import (SUBJECTS, read_bioasq, read_bioasq_all, read_evidence, read_healthsearchqa, read_meddialog,
+                                            read_medmcqa, read_medqa, read_medquad, read_mmlu, read_pqa_l, read_pubmedqa,
+                                            whole_json)
 from ..literature.cancer_lexicon import Lexicon
 
 # %% ../../nbs/evaluation/datasets.ipynb #993b3990
@@ -111,6 +112,8 @@ DATASETS = {d.name: d for d in (
             'see its page'),
     Dataset('medquad', 16423, read_medquad, _QUAD, 'https://github.com/abachaa/MedQuAD', 'CC BY 4.0', True,
             'https://github.com/abachaa/MedQuAD/archive/refs/heads', (('master.tar.gz', ''),)),
+    Dataset('meddialog', 229674, read_meddialog, (('*dialogue*.txt',),), 'https://github.com/UCSD-AI4H/Medical-Dialogue-System',
+            'see its page', True),
     Dataset('evidence-inference', 928, read_evidence, (('questions.jsonl',),), 'https://github.com/jayded/evidence-inference', 'MIT'),
 )}
 

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SUBJECTS', 'label', 'collect', 'csv_rows', 'read_mmlu', 'read_medqa', 'read_medmcqa', 'whole_json', 'read_pqa_l',
-           'read_pubmedqa', 'read_bioasq', 'read_bioasq_all', 'read_healthsearchqa', 'read_medquad', 'read_evidence']
+           'read_pubmedqa', 'read_bioasq', 'read_bioasq_all', 'read_healthsearchqa', 'read_medquad', 'read_meddialog',
+           'read_evidence']
 
 # %% ../../nbs/evaluation/question_files.ipynb #b7e7318c
 import csv
@@ -306,6 +307,33 @@ def read_medquad(paths: list[Path], faults: list[str]) -> Iterator[Question]:
     if len(archives) > 1: raise QuestionsError(f'{archives[0]} and {archives[1]} could both be medquad: give one of them')
     for name, data in _archived(archives[0], faults) if archives else _loose(paths, faults):
         yield from _pairs(data, name.parent.name, name.stem, f'{name.parent.name}/{name.name}', faults)
+
+# %% ../../nbs/evaluation/question_files.ipynb #3449b1dc
+_SPEAKER = re.compile(r'^(Patient|Doctor):[ \t]*$', re.M)
+
+def _dialogues(path: Path) -> Iterator[tuple[str, str]]:
+    "The dialogues of a file, each from its line `id=` on, with its place."
+    block: list[str] = []
+    begin = 0
+    with open(path, encoding='utf-8', errors='replace') as f:
+        for n, line in enumerate(f, 1):
+            if line.startswith('id=') and block: yield f'{path.name}:{begin}', ''.join(block)
+            if line.startswith('id='): block, begin = [], n
+            if begin: block.append(line)
+    if block: yield f'{path.name}:{begin}', ''.join(block)
+
+def read_meddialog(paths: list[Path], faults: list[str]) -> Iterator[Question]:
+    "MedDialog's dialogues in English: what the patient asks first, and what the doctor says."
+    for path in paths:
+        stem = path.name.partition('.')[0]
+        def build(block: str, where: str):
+            turns = _SPEAKER.split(block.partition('\nDialogue')[2])[1:]
+            said = {who: [tidy(t) for s, t in zip(turns[::2], turns[1::2]) if s == who and t.strip()] for who in ('Patient', 'Doctor')}
+            for who, texts in said.items():
+                if not texts: raise ValueError(f'the {who.lower()} says nothing')
+            number = block.partition('\n')[0].removeprefix('id=').strip()
+            return Question(f'{stem}-{number}', said['Patient'][0], 'open', 'meddialog', answers=(' '.join(said['Doctor']),), part=stem)
+        yield from collect(_dialogues(path), build, faults)
 
 # %% ../../nbs/evaluation/question_files.ipynb #687a2d59
 def read_evidence(paths: list[Path], faults: list[str]) -> Iterator[Question]:

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['RUN', 'SEAL', 'WEIGHTS', 'CHECKPOINT_FILES', 'seal', 'last_checkpoint', 'sameness', 'demand_same', 'work_folder',
            'begin', 'FitSettings', 'Point', 'Trained', 'curve_of', 'by_length', 'filling', 'best_ranks', 'dev_figures',
-           'short_numbers', 'loading', 'seeded', 'write_curve', 'read_curve', 'with_lora', 'Task', 'run_training']
+           'short_numbers', 'loading', 'seeded', 'checkpointed', 'run_keeper', 'write_curve', 'read_curve', 'with_lora',
+           'Task', 'run_training']
 
 # %% ../../nbs/training/training_run.ipynb #dc171579
 import hashlib
@@ -199,19 +200,11 @@ def seeded(seed: int) -> Iterator[None]:
         finally: random.setstate(before), np.random.set_state(arrays)
 
 # %% ../../nbs/training/training_run.ipynb #2eaecade
-def _trainer(kind: type) -> type:
-    "A trainer of sentence-transformers that takes our planned rows."
+def checkpointed(kind: type) -> type:
+    "A trainer of transformers of this kind whose checkpoints hold the trained weights alone, as safetensors."
     torch, safetensors = require('torch', 'train'), require('safetensors.torch', 'train')
-    samplers = require('sentence_transformers.base.sampler', 'train')
 
-    class RowTrainer(kind):
-        def add_model_card_callback(self, *args): "No card of theirs."
-
-        def get_batch_sampler(self, dataset, **more):
-            return samplers.DefaultBatchSampler(torch.utils.data.SequentialSampler(dataset), batch_size=1, drop_last=False)
-
-        def compute_loss(self, model, inputs, return_outputs=False, **more): return self.loss(inputs['rows'])
-
+    class Checkpointed(kind):
         def _save(self, output_dir=None, state_dict=None):
             Path(output_dir).mkdir(parents=True, exist_ok=True)
             weights = {n: p.detach().contiguous() for n, p in self.model.named_parameters() if p.requires_grad}
@@ -221,6 +214,21 @@ def _trainer(kind: type) -> type:
             saved, here = safetensors.load_file(Path(path) / WEIGHTS), dict(self.model.named_parameters())
             with torch.no_grad():
                 for name, weight in saved.items(): here[name].copy_(weight)
+
+    return Checkpointed
+
+def _trainer(kind: type) -> type:
+    "A trainer of sentence-transformers that takes our planned rows."
+    torch, samplers = require('torch', 'train'), require('sentence_transformers.base.sampler', 'train')
+    base: Any = checkpointed(kind)
+
+    class RowTrainer(base):
+        def add_model_card_callback(self, *args): "No card of theirs."
+
+        def get_batch_sampler(self, dataset, **more):
+            return samplers.DefaultBatchSampler(torch.utils.data.SequentialSampler(dataset), batch_size=1, drop_last=False)
+
+        def compute_loss(self, model, inputs, return_outputs=False, **more): return self.loss(inputs['rows'])
 
     return RowTrainer
 
@@ -245,7 +253,7 @@ def _arguments(kind: type, settings: FitSettings, steps: int, folder: Path, rate
     arguments._n_gpu = min(arguments.n_gpu, 1)   # a step is planned as a whole, and not shared out
     return arguments
 
-def _callback(total: int, folder: Path, dev_every: int, figures: Callable[[], Mapping[str, float]] | None, progress: Progress) -> Any:
+def run_keeper(total: int, folder: Path, dev_every: int, figures: Callable[[], Mapping[str, float]] | None, progress: Progress) -> Any:
     "Tells of progress, looks at dev questions, keeps the curve, seals checkpoints."
     TrainerCallback: Any = require('transformers', 'train').TrainerCallback
 
@@ -314,7 +322,7 @@ def _fitted(task: Task, steps: Plan, settings: FitSettings, work: Path, progress
         def forward(self, rows): return task.loss(rows)
 
     total, found = len(steps.steps), last_checkpoint(work / 'checkpoints')
-    keeper = _callback(total, work, settings.dev_every, task.figures, progress)
+    keeper = run_keeper(total, work, settings.dev_every, task.figures, progress)
     trainer = _trainer(task.classes[0])(
         model=task.model, args=_arguments(task.classes[1], settings, total, work / 'checkpoints', task.rates), loss=Loss(),
         train_dataset=datasets.Dataset.from_dict({'step': range(total)}), callbacks=[keeper],

@@ -1,0 +1,88 @@
+"""The stores of the benchmark find the document that holds the words, and Elasticsearch is spoken to as its REST interface asks."""
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from cpqa.testing.toy_corpus import TOY
+
+
+@pytest.fixture
+def stores(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT/'benchmarks'))
+    import stores
+    monkeypatch.setattr(stores, 'WORK', str(tmp_path), raising=False)
+    yield stores
+    for name in ('stores', 'common'): sys.modules.pop(name, None)
+
+
+DOCS = [d for d in TOY if d.text]
+
+
+@pytest.mark.parametrize('name', ['tantivy', 'bm25s', 'rank-bm25', 'sqlite-fts5'])
+def test_a_store_of_words_finds_them(stores, name):
+    if name == 'bm25s': pytest.importorskip('bm25s')
+    stores.K = len(DOCS)
+    found = list(stores.STORES[name](DOCS, np.empty((0, 0)))('What are the side effects of tamoxifen?', np.empty(0)))[0]
+    first = found.id if hasattr(found, 'id') else found[0] if isinstance(found, tuple) else DOCS[int(found)].id
+    assert first == 't3'
+
+
+@pytest.mark.parametrize('name', ['flat-l2', 'flat-ip', 'hnsw'])
+def test_a_store_of_vectors_finds_the_vector_itself(stores, name):
+    pytest.importorskip('faiss')
+    vectors = np.random.default_rng(0).normal(size=(40, stores.DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert stores.STORES[name](DOCS * 10, vectors)('', vectors[7])[0] == 7
+
+
+class Elastic(BaseHTTPRequestHandler):
+    "As much of Elasticsearch as the benchmark uses: it keeps what it is sent, and finds documents that share a word."
+    kept: dict[str, str] = {}
+
+    def reply(self, status: int, body: dict):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header('Content-Length', str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_DELETE(self): self.reply(404, {'error': 'index_not_found_exception'})
+
+    def do_PUT(self):
+        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+        self.reply(200 if body['mappings']['properties']['text']['analyzer'] == 'english' else 400, {})
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get('Content-Length') or 0))
+        if self.path.endswith('_bulk'):
+            assert self.headers['Content-Type'] == 'application/x-ndjson' and body.endswith(b'\n')
+            lines = [json.loads(line) for line in body.splitlines()]
+            self.kept.update((a['index']['_id'], b['text']) for a, b in zip(lines[::2], lines[1::2]))
+            return self.reply(200, {'errors': False})
+        if self.path.endswith('_refresh'): return self.reply(200, {})
+        words = set(json.loads(body)['query']['match']['text'].lower().split())
+        best = sorted(self.kept, key=lambda id: -len(words & set(self.kept[id].lower().split())))
+        self.reply(200, {'hits': {'hits': [{'_id': id} for id in best[:json.loads(body)['size']]]}})
+
+    def log_message(self, *args): pass
+
+
+def test_elasticsearch(stores):
+    server = ThreadingHTTPServer(('127.0.0.1', 0), Elastic)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try: ask = stores.elasticsearch(f'http://127.0.0.1:{server.server_port}')(DOCS, np.empty((0, 0)))
+    finally: pass
+    assert ask('tamoxifen side effect', np.empty(0))[0] == 't3' and set(Elastic.kept) == {d.id for d in DOCS}
+    server.shutdown()
+
+
+def test_more_documents_than_there_are_are_drawn_from_their_words(stores, monkeypatch):
+    monkeypatch.setattr(stores, 'real', lambda: DOCS)
+    docs, drawn = stores.documents(9)
+    known = {w for d in DOCS for w in d.text.split()}
+    assert (len(docs), drawn) == (9, 5) and all(set(d.text.split()) <= known for d in docs) and stores.documents(2) == (DOCS[:2], 0)
