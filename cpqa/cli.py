@@ -84,7 +84,7 @@ app.add_command(index)
                     help='.xml, .nxml or .jsonl, packed with gzip or not, or a folder of them, read in this order'),
            option('--out', required=True, metavar='DIR', help='the directory to write; a library there is replaced'),
            option('--no-vectors', is_flag=True, help='terms only: needs no extra, for bm25 search'),
-           encoder_option('what makes the vectors'),
+           encoder_option(default='the one that comes with cpqa'),
            option('--segmenter', metavar='NAME', choices=segmenter_choices,
                   help='how documents are cut into passages: {} (default: sentences)'),
            option('--strict', is_flag=True, help='exit with 1 if a bad record was left out'),
@@ -161,6 +161,19 @@ def _serve(library: str, port: int, pmc: str | None, misbehave: str | None):
 # %% ../nbs/cli.ipynb #bc78c766
 app.add_command(measure)
 app.add_command(datasets)
+
+_MODEL = "what to convert: a name for --encoder (medcpt, mpnet, a folder), or cross-encoder:NAME (cross-encoder:medcpt)"
+
+@app.add('prepare', 'convert a model for the CPU, without PyTorch', cloup.argument('name', metavar='MODEL', help=_MODEL),
+         option('--out', required=True, metavar='DIR', help='the folder to write; a prepared model there is replaced'),
+         option('--precision', type=OneOf(lambda: ('auto', 'int8', 'w8', 'bf16', 'f32')), default='auto', metavar='FORM',
+                help='{}: w8 and int8 take eight bits a weight (default: auto, bf16 where the processor has it, else int8)'),
+         stopped='the folder of --out is as it was')
+def _prepare(name: str, out: str, precision: Any):
+    from cpqa.passages.prepared_models import prepare_model
+    made = prepare_model(name, out, precision)
+    option = 'ask QUESTION --reranker' if made.startswith('fast:') else 'index build FILES --out LIBRARY --encoder'
+    print(f'{out}: use it by  cpqa {option} {made}')
 
 _TENTH = ('A tenth of the queries is put aside; the others train the models, and the tenth compares them with the base and with those '
           'that come with cpqa.')

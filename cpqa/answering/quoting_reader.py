@@ -38,6 +38,7 @@ from ..passages.calibration import calibrator
 from ..passages.rerankers import BM25Reranker, CosineReranker, Reranker, better_scores
 from ..passages.sentences import Span, sentences
 from ..passages.two_stage import comparable, picked
+from ..retrieval.encoder_contracts import directions
 from ..retrieval.encoders import Encoder
 from ..retrieval.patient_words import in_literature, without_mentioned
 from ..retrieval.vectors import embedded_text
@@ -246,7 +247,8 @@ _Found = Sequence[tuple[Document, Span]]
 
 def _by_cosine(encoder: Encoder, question: str, found: _Found, vector: np.ndarray | None) -> np.ndarray:
     asked = encoder.encode([question], 'query')[0] if vector is None else vector
-    return encoder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in found]) @ asked
+    how, held = encoder.describe().get('similarity'), encoder.encode([embedded_text(d.title, d.text[a:b]) for d, (a, b) in found])
+    return directions(held, how) @ directions(np.atleast_2d(asked), how)[0]
 
 def _alone(question: str, found: _Found, reranker: Reranker | None) -> tuple[np.ndarray, tuple[str, ...]]:
     "`sentence_probability`, or NaN and a note."
