@@ -8,26 +8,23 @@ With --every N the documents are every Nth of the collection and all relevant on
 higher than on the whole, for both encoders alike. Vectors are kept in --work, so a run that was stopped goes on.
 """
 import argparse
-import json
 import resource
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 from common import DATA, PACKAGES, bioasq_questions, interval, peak_mb, save
-from models import Kept, compared, say, some, told
+from models import Kept, compared, say, some
 
 from cpqa.evaluation.collections import read_collection
 from cpqa.evaluation.metrics import retrieval_values
 from cpqa.libraries import build_index
-from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.library import Library, LibraryError
+from cpqa.passages.prepared_models import sample_texts
 from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.pipeline import CancerQA, Finding
-from cpqa.retrieval.encoder_contracts import Titled
 from cpqa.retrieval.encoders import CachedEncoder, EmbeddedEncoder, FastEncoder, prepare_encoder
 from cpqa.retrieval.openvino_models import CARD, shipped
 from cpqa.retrieval.vectors import embedded_text
@@ -36,13 +33,15 @@ MEASURES = ('nDCG@10', 'R@10', 'MRR@10')
 WAYS, DEPTH, BLOCK, TIMED = ('dense', 'hybrid'), 50, 64, 40
 
 
+def megabytes(folder: Path) -> float: return round(sum(f.stat().st_size for f in folder.iterdir()) / 1e6, 1)
+
+
 def prepared(model: str, precision: str, work: Path) -> Path:
     "The prepared folder, made now unless it is there."
     if (Path(model) / CARD).is_file(): return Path(model)
     folder = work / f'{Path(model).name}-{precision}'
     if (folder / CARD).is_file(): return folder
-    texts = [Titled(d.title, d.text) for d in (note.document() for note in demo_notes())][:300]
-    return prepare_encoder(model, folder, precision, texts)
+    return prepare_encoder(model, folder, precision, sample_texts())
 
 
 def passages_of(documents) -> list[str]:
@@ -92,7 +91,8 @@ def main(argv=None):
     c = read_collection(a.data / 'bioasq_beir')
     asked = some([q['_id'] for q in bioasq_questions() if q['batch'].startswith('10B')], a.questions)
     gold = {d for q in asked for d, grade in c.qrels[q].items() if grade > 0}
-    documents = [d for n, d in enumerate(c.documents()) if n % a.every == 0 or d.id in gold]
+    every = list(c.documents())
+    documents, total = [d for n, d in enumerate(every) if n % a.every == 0 or d.id in gold], len(every)
     folder = prepared(a.model, a.precision, work)
     larger, ours = FastEncoder(folder), EmbeddedEncoder()
     texts = passages_of(documents)
@@ -117,14 +117,13 @@ def main(argv=None):
                                               'interval': interval([by[m][q] for q in asked])} for m in MEASURES}}
             for name, by in values.items()]
     pairs = [(f'larger, {way}{r}', f'embedded, {way}{r}') for way in WAYS for r in ('', ' + reranker')]
-    size = lambda place: round(sum(f.stat().st_size for f in Path(place).iterdir()) / 1e6, 1)
     questions = [c.queries[q] for q in asked]
     save(a.name, {
-        'data': 'bioasq_beir, round 10', 'n_questions': len(asked), 'n_documents': len(documents), 'of_documents': len(c.corpus_ids) if hasattr(c, 'corpus_ids') else None,
+        'data': 'bioasq_beir, round 10', 'n_questions': len(asked), 'n_documents': len(documents), 'of_documents': total,
         'documents': f'every {a.every}th and all relevant ones of round 10' if a.every > 1 else 'all', 'depth': DEPTH,
-        'encoders': {name: {**e.describe(), 'precision': net.card.precision, 'runs_in': net.runs_in, 'mb': size(net.folder),
+        'encoders': {name: {**e.describe(), 'precision': net.card.precision, 'runs_in': net.runs_in, 'mb': megabytes(net.folder),
                             'encoding': encoding[name], 'ms_a_question': ms_a_question(net, questions),
-                            'index_mb': round(Path(systems[f'{name}, dense'][0].library.folder, 'vectors', 'index.faiss').stat().st_size / 1e6, 1)}
+                            'index_mb': megabytes(systems[f'{name}, dense'][0].library.folder / 'vectors')}
                      for name, e, net in (('embedded', encoders['embedded'], ours), ('larger', encoders['larger'], larger))},
         'reranker': second.describe(), 'systems': rows, 'differences': compared(values, pairs, asked),
         'interval': '95 %, bootstrap over questions', 'test': 'sign-flip permutation, Holm over the four pairs of one measure',

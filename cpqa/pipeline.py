@@ -30,10 +30,11 @@ from .passages.two_stage import Combine, Selection, TwoStage, rerank_documents, 
 from .retrieval.boolean import BooleanIndex
 from .retrieval.dual_path import HSRDR, AsIs, Retrieval
 from .retrieval.encoders import CachedEncoder, Encoder
+from .retrieval.medcpt_vectors import PubMedVectors
 from .retrieval.patient_words import both_forms
 from .retrieval.query_ladder import Rewriter
 from .retrieval.rewriters import rewriter
-from .retrieval.sources import Meaning, Scope, Shelved, Source as SearchedSource, opened_source, scope_of
+from .retrieval.sources import Meaning, PubMedSource, Scope, Shelved, Source as SearchedSource, opened_source, scope_of
 from .retrieval.term_search import Search, TermRetriever, fuse, in_both_forms
 from .retrieval.vectors import DenseRetriever, PassageVectors, Split, VectorPart, Vectors
 
@@ -130,6 +131,14 @@ class _Engines:
     def encoder(self) -> Encoder:
         named = self.named_encoder
         with self.loading.stage('load_model'): return encoder_of(named, self.progress)
+
+    @cached_property
+    def pubmed_vectors(self) -> PubMedVectors:
+        "NCBI's vectors of PubMed, with MedCPT's encoder: the one that was asked for, if it is that."
+        with self.loading.stage('load_vectors'):
+            asked = self.encoder if self.finding.encoder is not None else None
+            right = asked if asked is not None and asked.describe().get('model') == 'medcpt' else None
+            return PubMedVectors(self.scope.vectors or '', right or encoder_of('medcpt', self.progress))
 
     @cached_property
     def live_encoder(self) -> Encoder: return CachedEncoder(self.encoder)
@@ -325,7 +334,8 @@ def _second(qa: _Steps, name: str, vectors: PassageVectors | None) -> Reranker:
 # %% ../nbs/pipeline.ipynb #a51376c3
 def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSource) -> HSRDR:
     scope = qa.scope
-    return HSRDR(source.search, Meaning(qa, known), source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
+    wide = scope.vectors is not None and isinstance(source, PubMedSource)   # not where a library stands in for PubMed
+    return HSRDR(source.search, qa.engines.pubmed_vectors if wide else Meaning(qa, known), source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
                  full=source.full_texts, full_text=scope.full_text)
 
 # %% ../nbs/pipeline.ipynb #08b1745e

@@ -122,7 +122,7 @@ class Registry:
         return row
 
     def make(self, name: str, *args: Any, **kw: Any) -> Any:
-        "What the row of the name loads, called with what is bound, what stands behind the colon, `args` and `kw`; None where it loads nothing."
+        "What the row of the name loads, called with what is bound, what follows the colon, `args`, `kw`; None where it loads nothing."
         row, argument = self.check(name), self.split(name)[1]
         return loaded(row.load, row.extra)(*row.bound, argument, *args, **kw) if row.load else None
 

@@ -39,6 +39,7 @@ def prepare_model(
         return f'fast:{prepare_cross_encoder(rest, out, precision, sample_pairs() if precision in ("auto", "int8") else None)}'
     texts = sample_texts() if precision in ('auto', 'int8') else None
     if head in CONTRACTS and CONTRACTS[head].dims and rest:
-        if not rest.isdecimal(): raise ModelError(f'{rest[:20]!r} is no number of dimensions: choose {", ".join(map(str, CONTRACTS[head].dims))}')
+        if not rest.isdecimal():
+            raise ModelError(f'{rest[:20]!r} is no number of dimensions: choose {", ".join(map(str, CONTRACTS[head].dims))}')
         return f'prepared:{prepare_encoder(head, out, precision, texts, label=name, dim=int(rest))}'
     return f'prepared:{prepare_encoder(rest if head == "sentence-transformers" else name, out, precision, texts)}'

@@ -253,8 +253,8 @@ def _choose(stage: TwoStage, question: str, vector: np.ndarray, documents: Seque
     read = _read(stage, kept, passages, by_id, n)
     end = order.index(read[-1][0]) if len(read) >= n > 0 else len(order)
     if out := [i for i in order[:end] if i not in set(kept)]: notes += (_left_out(stage, scores[out]),)
-    evidence = tuple(_evidence(shown, float(cosines[i]), by_id[shown.doc_id], route, *(None if np.isnan(x[i]) else float(x[i]) for x in (p, scores)))
-                     for i, shown in read)
+    known = lambda x: None if np.isnan(x) else float(x)
+    evidence = tuple(_evidence(shown, float(cosines[i]), by_id[shown.doc_id], route, known(p[i]), known(scores[i])) for i, shown in read)
     return Selection(evidence, len(every), int((~np.isnan(scores)).sum()), stopped, notes, round((stage.clock() - start) * 1000, 2))
 
 def _left_out(stage: TwoStage, scores: np.ndarray) -> str:

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['MINILM', 'MINILM_SHA256', 'ENCODERS', 'Encoder', 'minilm_folder', 'check_weights', 'batches', 'told_contract',
-           'longest_row', 'prepare_encoder', 'check_dim', 'written', 'rectangle', 'FastEncoder', 'TwoEncoders',
-           'prepared', 'EmbeddedEncoder', 'embedded_sha256', 'SentenceTransformerEncoder', 'encoder_name', 'encoder',
-           'RememberingEncoder', 'CachedEncoder', 'write_known', 'KnownVectors']
+           'longest_row', 'prepare_encoder', 'check_dim', 'encoder_input', 'rectangle', 'FastEncoder', 'TwoEncoders',
+           'prepared_encoder', 'EmbeddedEncoder', 'embedded_sha256', 'SentenceTransformerEncoder', 'encoder_name',
+           'encoder', 'RememberingEncoder', 'CachedEncoder', 'write_known', 'KnownVectors']
 
 # %% ../../nbs/retrieval/encoders.ipynb #60d5b1f7
 import hashlib
@@ -28,7 +28,7 @@ from ..core.errors import CpqaError, MissingExtra, require
 from ..core.progress import Progress, quiet
 from ..core.registry import Registry, Row, nearest
 from ..core.storage import cache_dir, open_private, sha256
-from .encoder_contracts import (CONTRACTS, EncoderContract, Pooling, TextKind, Titled, contract_of, finished, parts_of,
+from .encoder_contracts import (CONTRACTS, EncoderContract, Pooling, TextKind, Titled, contract_of, finished, title_and_text,
                                               pooled)
 from .hub_models import hub_folder, published_name, weight_files
 from .openvino_models import (CARD, About, FastPrecision, ModelCard, ModelError, PreparedNetwork, RunsIn, chosen_precision,
@@ -94,8 +94,8 @@ def told_contract(folder: Path, pooling: Pooling | None = None) -> tuple[Path, E
     if known: return folder, known
     modules = {m['type'].rpartition('.')[2]: folder / m['path'] for m in _json(folder / 'modules.json') or []}
     if not modules and pooling is None:
-        raise ModelError(f'{folder} holds a network, and nothing says how its tokens become a vector: say pooling="mean" or "cls", whichever '
-                         f'it was trained with, or choose a published encoder by its name ({", ".join(CONTRACTS)})')
+        raise ModelError(f'{folder} holds a network, and nothing says how its tokens become a vector: say pooling="mean" or "cls", '
+                         f'whichever it was trained with, or choose a published encoder by its name ({", ".join(CONTRACTS)})')
     at = modules.get('Transformer', folder)
     most = _json(at / 'sentence_bert_config.json').get('max_seq_length') or 10**6
     prompts = _json(folder / 'config_sentence_transformers.json').get('prompts') or {}
@@ -151,9 +151,11 @@ def prepare_encoder(
     precision, known = chosen_precision(precision, bool(calibration)), contract_of(name)
     kinds: tuple[TextKind, ...] = ('query', 'document') if known and known.document else ('query',)
     for kind in kinds:
-        at, contract = (hub_folder(known.network(kind)), known) if known and not Path(name).is_dir() else told_contract(hub_folder(name), pooling)
+        if known and not Path(name).is_dir(): at, contract = hub_folder(known.network(kind)), known
+        else: at, contract = told_contract(hub_folder(name), pooling)
         if Path(name).is_dir() and contract.document:
-            raise ModelError(f'{name} is one of the two networks of {contract.name}: prepare it by that name, from the cache of Hugging Face')
+            raise ModelError(f'{name} is one of the two networks of {contract.name}: prepare it by that name, from the cache of '
+                             'Hugging Face')
         check_dim(contract, dim)
         place, reads = (Path(out) / kind, kind) if len(kinds) == 2 else (Path(out), 'both')
         _prepare_one(at, contract, kind, place, precision, calibration or (), max_tokens, label or Path(name).name, about, keep, dim, reads)
@@ -162,7 +164,7 @@ def prepare_encoder(
 def check_dim(contract: EncoderContract, dim: int | None):
     "Raises `ModelError` where vectors of this model cannot be cut to so many numbers."
     if dim is None or dim in contract.dims: return
-    what = f'choose {", ".join(map(str, contract.dims))}' if contract.dims else 'its vectors are not made to be cut, so leave the number out'
+    what = f'choose {", ".join(map(str, contract.dims))}' if contract.dims else 'its vectors are not made to be cut, so leave it out'
     raise ModelError(f'{contract.name} has no vectors of {dim} numbers: {what}')
 
 # %% ../../nbs/retrieval/encoders.ipynb #c1d2e003
@@ -170,7 +172,8 @@ def _prepare_one(at: Path, contract: EncoderContract, kind: TextKind, out: Path,
                  max_tokens: int | None, label: str, about: About, keep: bool, dim: int | None, reads: Any):
     model, tokenizer, weights = _loaded(at, precision, contract.cased)
     if model.config.model_type not in ('bert', 'roberta', 'xlm-roberta', 'mpnet', 'distilbert', 'electra'):
-        raise ModelError(f'{label} is a network of the kind {model.config.model_type}, which was not made for the fast form: use it as it is')
+        raise ModelError(f'{label} is a network of the kind {model.config.model_type}, which was not made for the fast form: use it as '
+                         'it is')
     most = longest_row(model.config, tokenizer)
     if (max_tokens or 0) > most: raise ModelError(f'{label} reads at most {most} tokens, not {max_tokens}: lower max_tokens')
     if precision != 'f32': fast_gelu(model)
@@ -183,14 +186,14 @@ def _prepare_one(at: Path, contract: EncoderContract, kind: TextKind, out: Path,
     backend = tokenizer.backend_tokenizer
     backend.no_padding()
     backend.enable_truncation(card.max_tokens)
-    rows = backend.encode_batch(written(list(calibration if precision == 'int8' else ()), contract.prompt(kind), pairs))
+    rows = backend.encode_batch(encoder_input(list(calibration if precision == 'int8' else ()), contract.prompt(kind), pairs))
     examples = [rectangle([rows[i].ids for i in at], card.pad_id, types=[rows[i].type_ids for i in at] if pairs else None)
                 for at in batches([len(r.ids) for r in rows], 2048)]
     prepare(out, card, _vectors_of(model, contract, dim), backend, examples, keep)
 
-def written(texts: Sequence[str], prompt: str, pairs: bool) -> list[Any]:
+def encoder_input(texts: Sequence[str], prompt: str, pairs: bool) -> list[Any]:
     "What a tokenizer is given: the texts behind the prompt, or title and text of each."
-    return [parts_of(t) for t in texts] if pairs else [prompt + t for t in texts] if prompt else list(texts)
+    return [title_and_text(t) for t in texts] if pairs else [prompt + t for t in texts] if prompt else list(texts)
 
 # %% ../../nbs/retrieval/encoders.ipynb #c7dfecf3
 def rectangle(rows: Sequence[Sequence[int]], pad_id: int = 0, multiple: int = 1,
@@ -219,14 +222,15 @@ class FastEncoder(PreparedNetwork):
     ):
         super().__init__(folder, 'bi-encoder', runs_in, threads, lanes=1)
         if self.card.reads != reads:
-            raise ModelError(f'{folder} holds the network of {self.card.model} for each {self.card.reads}, one of two: give the folder above')
+            raise ModelError(f'{folder} holds the network of {self.card.model} for each {self.card.reads}, one of two: give the folder '
+                             'above')
         self.max_tokens, self.dim = self.at_most(max_tokens), self.card.dim + (self.card.similarity == 'distance')
         self.tokenizer.enable_truncation(self.max_tokens)
 
     def encode(self, texts: Sequence[str], kind: TextKind = 'document') -> np.ndarray:
         "Vectors of shape (n, `dim`), float32, in the order of `texts`: of unit length unless the card says otherwise."
         card, prompt = self.card, self.card.query_prompt if kind == 'query' else self.card.document_prompt
-        rows = self.tokenizer.encode_batch(written(texts, prompt, card.pairs))
+        rows = self.tokenizer.encode_batch(encoder_input(texts, prompt, card.pairs))
         out, work = np.empty((len(rows), card.dim), dtype=np.float32), list(batches([len(r.ids) for r in rows], self.budget))
         fed = (rectangle([rows[i].ids for i in batch], card.pad_id, self.multiple,
                          [rows[i].type_ids for i in batch] if card.pairs else None) for batch in work)
@@ -260,7 +264,7 @@ class TwoEncoders:
         told = {kind: e.describe() for kind, e in self.by_kind.items()}
         return {'model': told['query']['model'], 'dim': self.dim, 'similarity': told['query'].get('similarity', 'cosine'), **told}
 
-def prepared(folder: str | Path) -> Encoder:
+def prepared_encoder(folder: str | Path) -> Encoder:
     "The encoder that `prepare_encoder` wrote into a folder: of one network, or of two. Raises `ModelError`."
     if not any((Path(folder) / kind / CARD).is_file() for kind in ('query', 'document')): return FastEncoder(folder)
     return TwoEncoders(*(FastEncoder(Path(folder) / kind, reads=kind) for kind in ('query', 'document')))
@@ -339,7 +343,7 @@ def _shipped(name: str, progress: Progress = quiet) -> Encoder: return EmbeddedE
 
 def _minilm(name: str, progress: Progress = quiet) -> Encoder: return EmbeddedEncoder(progress=progress, model=MINILM)
 
-def _of_folder(folder: str, progress: Progress = quiet) -> Encoder: return prepared(folder)
+def _of_folder(folder: str, progress: Progress = quiet) -> Encoder: return prepared_encoder(folder)
 
 def _check_folder(folder: str):
     "Raises `ModelError` for what is not the folder of a prepared encoder."

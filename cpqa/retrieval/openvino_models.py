@@ -73,7 +73,8 @@ def load_network(
 ) -> tuple[Any, Any]:
     """Network and tokenizer by transformers: no code of the model's, and of a pickle numbers alone. Raises `ModelError` with what to do."""
     transformers, safetensors = require('transformers', 'models'), require('safetensors', 'models')
-    if not (Path(name) / 'tokenizer.json').is_file() and any((Path(name) / f).is_file() for f in _PIECES): require('sentencepiece', 'models')
+    if not (Path(name) / 'tokenizer.json').is_file() and any((Path(name) / f).is_file() for f in _PIECES):
+        require('sentencepiece', 'models')
     try:
         with hushed():
             case = {'do_lower_case': False} if cased else {}

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.errors import require
 from ..core.progress import Progress, quiet
 from .encoder_contracts import CONTRACTS, EncoderContract, TextKind, contract_of, finished, pooled
-from .encoders import Encoder, SentenceTransformerEncoder, batches, check_dim, longest_row, rectangle, written
+from .encoders import Encoder, SentenceTransformerEncoder, batches, check_dim, longest_row, rectangle, encoder_input
 from .hub_models import hub_folder, published_name, weights_id
 from .openvino_models import ModelError, load_network
 
@@ -41,7 +41,7 @@ class _Network:
         backend.no_padding()
         backend.enable_truncation(self.tokens)
         pairs = self.contract.pairs and self.kind == 'document'
-        found = [(e.ids, e.type_ids) for e in backend.encode_batch(written(texts, self.contract.prompt(self.kind), pairs))]
+        found = [(e.ids, e.type_ids) for e in backend.encode_batch(encoder_input(texts, self.contract.prompt(self.kind), pairs))]
         if not self.contract.ended: return found
         return [(ids if ids[-1:] == [end] else [*ids[:self.tokens - 1], end], []) for ids, _ in found]
 
@@ -77,7 +77,8 @@ class PublishedEncoder:
         document = _Network(contract, 'document', dim, self.device, None if contract.document else query)
         self.networks: dict[TextKind, _Network] = {'query': query, 'document': document}
         sizes = [net.model.config.hidden_size for net in self.networks.values()]
-        if len(set(sizes)) > 1: raise ModelError(f'the two networks of {contract.name} have vectors of {sizes} numbers: download them again')
+        if len(set(sizes)) > 1: 
+            raise ModelError(f'the two networks of {contract.name} have vectors of {sizes} numbers: download them again')
         self.dim = (dim or sizes[0]) + (contract.similarity == 'distance')
 
     def encode(self, texts: Sequence[str], kind: TextKind = 'document') -> np.ndarray:

@@ -41,6 +41,7 @@ class Scope:
     until: str | int | None = None
     full_text: str = 'reviews'         # from PubMed Central: 'none', 'reviews' or 'all'
     entrez: Any = None                 # a client for E-utilities; None: one of NCBI, or of $CPQA_ENTREZ_URL
+    vectors: str | Path | None = None  # a directory of NCBI's vectors of PubMed, searched by meaning in the place of the library
 
     def __post_init__(self):
         if self.source == '': raise CpqaError(f'the source is empty: choose {", ".join(SOURCES.names)} or the directory of a library')
@@ -48,6 +49,8 @@ class Scope:
             raise CpqaError('the source is a directory and so is the library: give one of them')
         if self.library is not None and self.name and 'library' not in SOURCES.split(self.name)[0].uses:
             raise CpqaError(f'the source is {self.name}, and a library is given too: give one of them')
+        if self.vectors is not None and (not self.name or 'vectors' not in SOURCES.split(self.name)[0].uses):
+            raise CpqaError('vectors of PubMed name articles of PubMed, so they go with the source pubmed or auto: give one of these too')
         if self.full_text not in ('none', 'reviews', 'all'):
             raise CpqaError(f'{self.full_text!r} is no choice of full texts: choose none, reviews or all')
         bounds(self.since, self.until)
@@ -231,9 +234,9 @@ _FOR = ('for more requests a second at NCBI', 'so that NCBI can write before it 
 _NCBI = Service('NCBI', NCBI, 'einfo.fcgi', 'CPQA_ENTREZ_URL')
 SOURCES = Registry('source', (
     Row('demo', 'the demo notes of the package', f'{_HERE}:library_source'),
-    Row('pubmed', 'PubMed, live', f'{_HERE}:pubmed_source', env=_KEYS, notes=_FOR, service=_NCBI, uses=('library',)),
+    Row('pubmed', 'PubMed, live', f'{_HERE}:pubmed_source', env=_KEYS, notes=_FOR, service=_NCBI, uses=('library', 'vectors')),
     Row('auto', 'PubMed if it answers in time, else the library', f'{_HERE}:auto_source', env=_KEYS, notes=_FOR, service=_NCBI,
-        uses=('library',)),
+        uses=('library', 'vectors')),
 ))
 
 def opened_source(means: Means) -> Source:

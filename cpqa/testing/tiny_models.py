@@ -137,8 +137,9 @@ def with_spiece(folder: Path) -> Path:
 def with_pooling(folder: Path, how: str = 'mean') -> Path:
     "Adds the files by which sentence-transformers knows how tokens become a vector: 'mean', 'cls' or 'lasttoken'."
     kinds = {'0': ('', 'Transformer'), '1': ('1_Pooling', 'Pooling'), '2': ('2_Normalize', 'Normalize')}
-    (folder / 'modules.json').write_text(json.dumps([{'idx': int(n), 'name': n, 'path': path, 'type': f'sentence_transformers.models.{kind}'}
-                                                     for n, (path, kind) in kinds.items()]))
+    modules = [{'idx': int(n), 'name': n, 'path': path, 'type': f'sentence_transformers.models.{kind}'}
+               for n, (path, kind) in kinds.items()]
+    (folder / 'modules.json').write_text(json.dumps(modules))
     (folder / '1_Pooling').mkdir()
     size = json.loads((folder / 'config.json').read_text())['hidden_size']
     (folder / '1_Pooling' / 'config.json').write_text(json.dumps({
