@@ -1,11 +1,12 @@
 """Is a larger encoder worth its time and room? A prepared one beside the embedded encoder, on BioASQ, round 10, with and without reranker.
 
-    python benchmarks/larger_encoder.py MODEL [--precision w8] [--every 4] [--questions N] [--work DIR] [--data FOLDER]
-                                        [--name larger_encoder]
+    python benchmarks/larger_encoder.py MODEL [--precision w8] [--every 4] [--questions N] [--relevant-of N] [--depth 50] [--work DIR]
+                                        [--data FOLDER] [--name larger_encoder]
 
 MODEL is a folder or a name, such as a folder of all-mpnet-base-v2; it is prepared in --precision, or taken as it is if it is prepared.
-With --every N the documents are every Nth of the collection and all relevant ones of round 10: fewer wrong documents make each figure
-higher than on the whole, for both encoders alike. Vectors are kept in --work, so a run that was stopped goes on.
+With --every N the documents are every Nth of the collection and all relevant ones of round 10, with --relevant-of N those of so many of
+its questions, evenly drawn, and with --every 0 no others: fewer wrong documents make each figure higher than on the whole, for both
+encoders alike. Vectors are kept in --work, so a run that was stopped goes on.
 """
 import argparse
 import resource
@@ -30,7 +31,7 @@ from cpqa.retrieval.openvino_models import CARD, shipped
 from cpqa.retrieval.vectors import embedded_text
 
 MEASURES = ('nDCG@10', 'R@10', 'MRR@10')
-WAYS, DEPTH, BLOCK, TIMED = ('dense', 'hybrid'), 50, 64, 40
+WAYS, BLOCK, TIMED = ('dense', 'hybrid'), 32, 20
 
 
 def megabytes(folder: Path) -> float: return round(sum(f.stat().st_size for f in folder.iterdir()) / 1e6, 1)
@@ -58,7 +59,7 @@ def in_blocks(encoder: CachedEncoder, texts: list[str], name: str) -> dict:
         before, started = time.process_time(), time.perf_counter()
         encoder.encode(block)
         spent = time.perf_counter() - started
-        if spent > 0.5: cpu, wall, new = cpu + time.process_time() - before, wall + spent, new + len(block)   # not from the file
+        if spent > 0.05 * len(block): cpu, wall, new = cpu + time.process_time() - before, wall + spent, new + len(block)   # not from the file
         if at // BLOCK % 8 == 0: say(f'{name}: {at + len(block):,} of {len(texts):,} passages')
     return {'passages': len(texts), 'made_in_this_run': new, 'processor_ms_a_passage': round(1000 * cpu / new, 1) if new else None,
             'wall_ms_a_passage': round(1000 * wall / new, 1) if new else None}
@@ -82,6 +83,8 @@ def main(argv=None):
     p.add_argument('--precision', default='w8')
     p.add_argument('--every', type=int, default=1)
     p.add_argument('--questions', type=int)
+    p.add_argument('--relevant-of', type=int)
+    p.add_argument('--depth', type=int, default=50)
     p.add_argument('--work', type=Path)
     p.add_argument('--data', type=Path, default=DATA)
     p.add_argument('--name', default='larger_encoder')
@@ -89,10 +92,11 @@ def main(argv=None):
     work = a.work or Path(tempfile.mkdtemp(prefix='larger-encoder-'))
     work.mkdir(parents=True, exist_ok=True)
     c = read_collection(a.data / 'bioasq_beir')
-    asked = some([q['_id'] for q in bioasq_questions() if q['batch'].startswith('10B')], a.questions)
-    gold = {d for q in asked for d, grade in c.qrels[q].items() if grade > 0}
+    all_asked = [q['_id'] for q in bioasq_questions() if q['batch'].startswith('10B')]
+    asked, drawn = some(all_asked, a.questions), some(all_asked, a.relevant_of)
+    gold = {d for q in [*asked, *drawn] for d, grade in c.qrels[q].items() if grade > 0}
     every = list(c.documents())
-    documents, total = [d for n, d in enumerate(every) if n % a.every == 0 or d.id in gold], len(every)
+    documents, total = [d for n, d in enumerate(every) if a.every and n % a.every == 0 or d.id in gold], len(every)
     folder = prepared(a.model, a.precision, work)
     larger, ours = FastEncoder(folder), EmbeddedEncoder()
     texts = passages_of(documents)
@@ -101,10 +105,10 @@ def main(argv=None):
     systems = {}
     second = Kept(shipped('cross-encoder'))
     for name, e in encoders.items():
-        place = work / f'library-{name}-{a.every}-{len(documents)}'
+        place = work / f'library-{name}-{len(documents)}'
         try: library = Library(place)
         except LibraryError: library = build_index(documents, place, encoder=e)
-        qa = CancerQA(library, Finding(e, depth=DEPTH))
+        qa = CancerQA(library, Finding(e, depth=a.depth))
         if name == 'embedded': systems['bm25'] = (qa, 'bm25', None)
         systems |= {f'{name}, {way}{" + reranker" if r else ""}': (qa, way, r) for way in WAYS for r in (None, second)}
     found = {name: {} for name in systems}
@@ -120,7 +124,7 @@ def main(argv=None):
     questions = [c.queries[q] for q in asked]
     save(a.name, {
         'data': 'bioasq_beir, round 10', 'n_questions': len(asked), 'n_documents': len(documents), 'of_documents': total,
-        'documents': f'every {a.every}th and all relevant ones of round 10' if a.every > 1 else 'all', 'depth': DEPTH,
+        'documents': (f'every {a.every}th and ' if a.every else '') + f'all relevant ones of {len(drawn)} questions of round 10', 'depth': a.depth,
         'encoders': {name: {**e.describe(), 'precision': net.card.precision, 'runs_in': net.runs_in, 'mb': megabytes(net.folder),
                             'encoding': encoding[name], 'ms_a_question': ms_a_question(net, questions),
                             'index_mb': megabytes(systems[f'{name}, dense'][0].library.folder / 'vectors')}

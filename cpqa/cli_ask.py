@@ -42,6 +42,7 @@ _MOST_USED = cloup.option_group('Used most',
 
 _SEARCHED = cloup.option_group('What is searched',
     option('--until', metavar='YEAR', help='only papers published in or before this year'),
+    option('--pmc', is_flag=True, help='with --source pubmed or auto: search the full texts of PubMed Central too'),
     option('--vectors', metavar='DIR',
            help='with --source pubmed or auto: search NCBI\'s vectors of PubMed by meaning, which  cpqa index medcpt  wrote'),
     option('--rewriter', metavar='NAME', help='how the question becomes queries: rules (default with --source) or as-is'),
@@ -109,7 +110,7 @@ def _answerer(args: SimpleNamespace, progress: Any) -> 'CancerQA':
                         'or cut a library by  cpqa index build --segmenter')
     sure = {} if args.abstain_below is None else {'abstain_below': args.abstain_below}
     cut = 'sentences' if args.segmenter is None else args.segmenter
-    scope = Scope(args.source, args.library, args.since, args.until, args.full_text, vectors=args.vectors)
+    scope = Scope(args.source, args.library, args.since, args.until, args.full_text, pmc=args.pmc, vectors=args.vectors)
     finding = Finding(args.encoder, args.rewriter, cut, args.reranker, args.depth, args.ranked, args.passages, args.threshold,
                       args.budget, args.combine)
     reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure)

@@ -336,7 +336,7 @@ def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSour
     scope = qa.scope
     wide = scope.vectors is not None and isinstance(source, PubMedSource)   # not where a library stands in for PubMed
     return HSRDR(source.search, qa.engines.pubmed_vectors if wide else Meaning(qa, known), source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
-                 full=source.full_texts, full_text=scope.full_text)
+                 full=source.full_texts, full_text=scope.full_text, also=getattr(source, 'by_full_text', ()))
 
 # %% ../nbs/pipeline.ipynb #08b1745e
 def _two_stage(qa: _Steps, vectors: PassageVectors | None) -> TwoStage:

@@ -170,7 +170,7 @@ def index_medcpt(
     for done, (n, place) in enumerate(places.items()):
         progress('indexing chunks', done, len(places))
         if _is_whole(place, None if form == 'auto' else form, texts): continue
-        total = total or sum(len(read_chunk(source, m)[1]) for m in list(places)[:1]) * len(places)
+        total = total or len(places) * len(read_chunk(source, n)[1])   # of like size, as far as one knows
         _build_chunk(source, n, place, form_for(total) if form == 'auto' else form, texts)
     progress('indexing chunks', len(places), len(places))
     return [read_place(place) for place in places.values()]
