@@ -59,7 +59,8 @@ def in_blocks(encoder: CachedEncoder, texts: list[str], name: str) -> dict:
         before, started = time.process_time(), time.perf_counter()
         encoder.encode(block)
         spent = time.perf_counter() - started
-        if spent > 0.05 * len(block): cpu, wall, new = cpu + time.process_time() - before, wall + spent, new + len(block)   # not from the file
+        if spent > 0.05 * len(block):   # otherwise they came from the file
+            cpu, wall, new = cpu + time.process_time() - before, wall + spent, new + len(block)
         if at // BLOCK % 8 == 0: say(f'{name}: {at + len(block):,} of {len(texts):,} passages')
     return {'passages': len(texts), 'made_in_this_run': new, 'processor_ms_a_passage': round(1000 * cpu / new, 1) if new else None,
             'wall_ms_a_passage': round(1000 * wall / new, 1) if new else None}
@@ -124,7 +125,8 @@ def main(argv=None):
     questions = [c.queries[q] for q in asked]
     save(a.name, {
         'data': 'bioasq_beir, round 10', 'n_questions': len(asked), 'n_documents': len(documents), 'of_documents': total,
-        'documents': (f'every {a.every}th and ' if a.every else '') + f'all relevant ones of {len(drawn)} questions of round 10', 'depth': a.depth,
+        'documents': (f'every {a.every}th and ' if a.every else '') + f'all relevant ones of {len(drawn)} questions of round 10',
+        'depth': a.depth,
         'encoders': {name: {**e.describe(), 'precision': net.card.precision, 'runs_in': net.runs_in, 'mb': megabytes(net.folder),
                             'encoding': encoding[name], 'ms_a_question': ms_a_question(net, questions),
                             'index_mb': megabytes(systems[f'{name}, dense'][0].library.folder / 'vectors')}

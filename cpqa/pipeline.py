@@ -335,7 +335,8 @@ def _second(qa: _Steps, name: str, vectors: PassageVectors | None) -> Reranker:
 def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSource) -> HSRDR:
     scope = qa.scope
     wide = scope.vectors is not None and isinstance(source, PubMedSource)   # not where a library stands in for PubMed
-    return HSRDR(source.search, qa.engines.pubmed_vectors if wide else Meaning(qa, known), source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
+    dense = qa.engines.pubmed_vectors if wide else Meaning(qa, known)
+    return HSRDR(source.search, dense, source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
                  full=source.full_texts, full_text=scope.full_text, also=getattr(source, 'by_full_text', ()))
 
 # %% ../nbs/pipeline.ipynb #08b1745e

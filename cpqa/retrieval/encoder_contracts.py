@@ -83,8 +83,8 @@ CONTRACTS = {c.name: c for c in (
 # %% ../../nbs/retrieval/encoder_contracts.ipynb #c08c000f
 def contract_of(name: str | Path) -> EncoderContract | None:
     "The contract of a model by its name here, at Hugging Face, or of a folder called like it; None where it is not known."
-    known = {key: c for c in CONTRACTS.values() for n in (c.query, c.document) if n for key in (c.name, n, n.split('/')[1])}
-    return known.get(str(name)) or known.get(Path(name).name)
+    hub = {key: c for c in CONTRACTS.values() for n in (c.query, c.document) if n for key in (n, n.split('/')[1])}
+    return CONTRACTS.get(str(name)) or hub.get(str(name)) or hub.get(Path(name).name)   # a folder may be called mpnet and hold another
 
 # %% ../../nbs/retrieval/encoder_contracts.ipynb #c08c0013
 def pooled(hidden: Any, mask: Any, how: Pooling) -> Any:

@@ -51,7 +51,8 @@ def read_chunk(folder: str | Path, n: int) -> tuple[np.ndarray, np.ndarray]:
         raise VectorsError(f'{at}/embeds_chunk_{n}.npy cannot be read ({e}): download it (again), or leave out chunk {n}') from e
     pmids = _json_of(at / f'pmids_chunk_{n}.json')
     if vectors.ndim != 2 or vectors.dtype.kind != 'f' or not isinstance(pmids, list) or len(pmids) != len(vectors):
-        raise VectorsError(f'chunk {n} in {at} has vectors of shape {vectors.shape} and {len(pmids):,} PMIDs, which do not fit: download both')
+        raise VectorsError(f'chunk {n} in {at} has vectors of shape {vectors.shape} and {len(pmids):,} PMIDs, which do not fit: download '
+                           'both')
     try: numbers = np.array([int(p) for p in pmids], dtype=np.int64)
     except (TypeError, ValueError) as e: raise VectorsError(f'pmids_chunk_{n}.json in {at} holds what is no PMID ({e})') from e
     return vectors, numbers
@@ -181,13 +182,14 @@ class PubMedVectors:
     def __init__(self, folder: str | Path, encoder: Encoder, probes: int = 32):
         faiss: Any = require('faiss', 'offline')
         places = sorted(Path(folder).glob('chunk_*'), key=lambda p: (len(p.name), p.name))
-        if not places: raise VectorsError(f'{folder} holds no vectors of PubMed: make them by  cpqa index medcpt --chunks 0-37 --out {folder}')
+        if not places:
+            raise VectorsError(f'{folder} holds no vectors of PubMed: make them by  cpqa index medcpt --chunks 0-37 --out {folder}')
         self.folder, self.encoder, self.chunks = Path(folder), encoder, [read_place(p) for p in places]
         told = encoder.describe()
         odd = [c for c in self.chunks if told.get('model') != c.model or encoder.dim != c.dim]
         if odd:
-            raise VectorsError(f'the vectors in {folder} are of {odd[0].model}, {odd[0].dim} numbers, and the encoder is {told.get("model")}, '
-                               f'{encoder.dim}: search them with --encoder {odd[0].model}, or without --encoder')
+            raise VectorsError(f'the vectors in {folder} are of {odd[0].model}, {odd[0].dim} numbers, and the encoder is '
+                               f'{told.get("model")}, {encoder.dim}: search them with --encoder {odd[0].model}, or without --encoder')
         try:
             self.pmids = [np.load(p / 'pmids.npy', mmap_mode='r', allow_pickle=False) for p in places]
             flag = lambda c: faiss.IO_FLAG_MMAP_IFC if c.form == 'exact' else faiss.IO_FLAG_MMAP
