@@ -109,7 +109,7 @@ def _synced(library: Any, name: str, encoder: str | None):
                     help='.xml, .nxml or .jsonl, packed with gzip or not, or a folder of them, read in this order'),
            option('--out', required=True, metavar='DIR', help='the directory to write; a library there is replaced'),
            option('--no-vectors', is_flag=True, help='terms only: needs no extra, for bm25 search'),
-           encoder_option('what makes the vectors'),
+           encoder_option(default='the one that comes with cpqa'),
            option('--segmenter', metavar='NAME', choices=segmenter_choices,
                   help='how documents are cut into passages: {} (default: sentences)'),
            option('--engine', metavar='ENGINE', choices=lambda: _engines(), help='also put the library into an engine: {}'),
@@ -177,6 +177,22 @@ def _info(library: str, verify: bool, files: bool, as_json: bool):
 
 keeping.add_command(_info)
 
+# %% ../nbs/cli.ipynb #c1d2e025
+@index.add('medcpt', "make NCBI's vectors of PubMed ready for `cpqa ask --source pubmed --vectors DIR`",
+           option('--chunks', required=True, metavar='NUMBERS', help='which of them: 0-37 are all, 36,37 the newest'),
+           option('--from', 'source', default='.', metavar='DIR',
+                  help='the folder of embeds_chunk_N.npy, pmids_chunk_N.json and pubmed_chunk_N.json (default: this one)'),
+           option('--out', required=True, metavar='DIR', help='the directory to write; chunks that are there and whole are kept'),
+           option('--form', type=OneOf(lambda: ('auto', 'exact', 'sq8', 'pq')), default='auto', metavar='FORM',
+                  help='{}: how much they are compressed (default: auto, as their number asks)'),
+           option('--texts', is_flag=True, help='keep titles and abstracts too, as documents.jsonl.gz that `cpqa index build` reads'),
+           short_help="make NCBI's vectors of PubMed ready to search",
+           stopped='chunks that were finished are kept, and the same command goes on with the next')
+def _medcpt(chunks: str, source: str, out: str, form: Any, texts: bool):
+    from cpqa.retrieval.medcpt_vectors import chunk_numbers, index_medcpt
+    with progress_bars() as progress: made = index_medcpt(chunk_numbers(chunks), source, out, form, texts, progress)
+    print(f'{sum(c.vectors for c in made):,} vectors of {len(made)} chunks in {out} ({", ".join(sorted({c.form for c in made}))})')
+
 # %% ../nbs/cli.ipynb #71f7fe04
 entrez = CommandGroup('entrez', help='a library in the place of NCBI')
 app.add_command(entrez)
@@ -238,6 +254,20 @@ def _train(collection: str, out: str, kind: str, documents: tuple[str, ...], bas
 def _doctor(online: bool, timeout: float, as_json: bool):
     from cpqa.doctor import doctor_command
     doctor_command(online, timeout, as_json)
+
+# %% ../nbs/cli.ipynb #c1d2e023
+_MODEL = "what to convert: a name for --encoder (medcpt, mpnet, a folder), or cross-encoder:NAME (cross-encoder:medcpt)"
+
+@app.add('prepare', 'convert a model for the CPU, without PyTorch', cloup.argument('name', metavar='MODEL', help=_MODEL),
+         option('--out', required=True, metavar='DIR', help='the folder to write; a prepared model there is replaced'),
+         option('--precision', type=OneOf(lambda: ('auto', 'int8', 'w8', 'bf16', 'f32')), default='auto', metavar='FORM',
+                help='{}: w8 and int8 take eight bits a weight (default: auto, bf16 where the processor has it, else int8)'),
+         stopped='the folder of --out is as it was')
+def _prepare(name: str, out: str, precision: Any):
+    from cpqa.passages.prepared_models import prepare_model
+    made = prepare_model(name, out, precision)
+    option = 'ask QUESTION --reranker' if made.startswith('fast:') else 'index build FILES --out LIBRARY --encoder'
+    print(f'{out}: use it by  cpqa {option} {made}')
 
 # %% ../nbs/cli.ipynb #21cb0455
 _LEFT = "NCBI's replies, the vectors of what was found, and recordings. Answers stay the same."

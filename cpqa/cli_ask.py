@@ -18,8 +18,8 @@ import cloup
 from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .core.records import Answer, failed_parts
-from .terminal import (FAILED, OneOf, as_command, dollars, encoder_option, first_said, fraction, is_watched, kind_names, llm_choices,
-                           mistake, number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
+from .terminal import (FAILED, OneOf, as_command, combinations, dollars, encoder_option, first_said, fraction, is_watched, kind_names,
+                           llm_choices, mistake, number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
 
 # %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ _MOST_USED = cloup.option_group('Used most',
 
 _SEARCHED = cloup.option_group('What is searched',
     option('--until', metavar='YEAR', help='only papers published in or before this year'),
+    option('--pmc', is_flag=True, help='with --source pubmed or auto: search the full texts of PubMed Central too'),
+    option('--vectors', metavar='DIR',
+           help='with --source pubmed or auto: search NCBI\'s vectors of PubMed by meaning, which  cpqa index medcpt  wrote'),
     option('--rewriter', metavar='NAME', help='how the question becomes queries: rules (default with --source) or as-is'),
     option('--full-text', type=OneOf(lambda: ('none', 'reviews', 'all')), default='reviews', metavar='WHICH',
            help='which full texts to fetch from PubMed Central: {} (default: reviews)'),
@@ -58,6 +61,8 @@ _FOUND = cloup.option_group('How it is found',
     option('--reranker', metavar='NAME', default='default', choices=reranker_choices,
            help='what orders the passages: {} (default: default)'),
     encoder_option(),
+    option('--combine', type=OneOf(combinations), metavar='NAME',
+           help="{}: the reranker's own order, or that together with the order before (default: as suits the reranker)"),
     option('--budget', type=number, metavar='MS', help='milliseconds for ordering the passages (default: as long as it takes)'),
     option('--threshold', type=fraction, metavar='P',
            help='read only passages that are relevant with at least this probability, 0 to 1 (default: all)'))
@@ -106,9 +111,9 @@ def _answerer(args: SimpleNamespace, progress: Any) -> 'CancerQA':
                         'or cut a library by  cpqa index build --segmenter')
     sure = {} if args.abstain_below is None else {'abstain_below': args.abstain_below}
     cut = 'sentences' if args.segmenter is None else args.segmenter
-    scope = Scope(args.source, args.library, args.since, args.until, args.full_text)
+    scope = Scope(args.source, args.library, args.since, args.until, args.full_text, pmc=args.pmc, vectors=args.vectors)
     finding = Finding(args.encoder, args.rewriter, cut, args.reranker, args.depth, args.ranked, args.passages, args.threshold,
-                      args.budget)
+                      args.budget, args.combine)
     reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure)
     return CancerQA(scope, finding, reading, progress)
 

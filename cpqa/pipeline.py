@@ -21,20 +21,21 @@ from .core.errors import CpqaError
 from .core.llm import LLM
 from .core.progress import Progress
 from .core.records import Answer, AnswerKind, Document, Hit
-from .libraries import AnyEncoder, check_encoder, check_library, demo_library, encoder_of
+from .libraries import AnyEncoder, check_encoder, check_library, demo_library, encoder_of, remembered_encoder
 from .literature.library import Library
 from .passages.calibration import calibrator
 from .passages.rerankers import RERANKERS, NoReranker, Reranker, reranker as named_reranker
 from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter, SentenceWindow, segmenter as named_segmenter
-from .passages.two_stage import Selection, TwoStage, rerank_documents, title_passages
+from .passages.two_stage import Combine, Selection, TwoStage, rerank_documents, title_passages
 from .retrieval.boolean import BooleanIndex
 from .retrieval.dual_path import HSRDR, AsIs, Retrieval
 from .retrieval.encoders import CachedEncoder, Encoder
 from .retrieval.engines import ENGINES, Engine, engine
+from .retrieval.medcpt_vectors import PubMedVectors
 from .retrieval.patient_words import both_forms
 from .retrieval.query_ladder import Rewriter
 from .retrieval.rewriters import rewriter
-from .retrieval.sources import Meaning, Scope, Shelved, Source as SearchedSource, opened_source, scope_of
+from .retrieval.sources import Meaning, PubMedSource, Scope, Shelved, Source as SearchedSource, opened_source, scope_of
 from .retrieval.term_search import Search, TermRetriever, fuse, in_both_forms
 from .retrieval.vectors import DenseRetriever, PassageVectors, Split, VectorPart, Vectors
 
@@ -88,7 +89,7 @@ _FIRST_STAGE = 100   # hits of each search that are fused
 @dataclass(frozen=True)
 class Finding:
     "How evidence is found. Raises `CpqaError`."
-    encoder: AnyEncoder | None = None              # or the folder of a prepared one; None: the embedded model
+    encoder: AnyEncoder | None = None              # or its name; None: that of the library, or the embedded one
     rewrite: str | Rewriter | None = None          # question -> ladder: 'rules' or 'as-is', or a rewriter; None: as the scope wants
     segmenter: str | Segmenter = 'sentences'       # of documents that come live, or its name; a library's are cut already
     reranker: str | Reranker = 'default'           # of the passages, or its name; 'default' is the cross-encoder that comes with cpqa
@@ -97,12 +98,15 @@ class Finding:
     passages: int = 10                             # passages that are read
     threshold: float | None = None                 # passages that are less probably relevant are not read
     budget_ms: float | None = None                 # for ranking the passages; None: as long as it takes
+    combine: Combine | None = None                 # 'reranker' alone, its 'sum' or 'fusion' with what was before; None: as suits it
 
     def __post_init__(self):
         check_encoder(self.encoder)   # wrong names are refused before anything is loaded
         if isinstance(self.reranker, str): RERANKERS.check(self.reranker)
         if isinstance(self.segmenter, str): SEGMENTERS.check(self.segmenter)
         check_numbers({'depth': self.depth, 'ranked': self.ranked, 'passages': self.passages}, {'threshold': self.threshold})
+        if self.combine is not None and self.combine not in get_args(Combine):
+            raise CpqaError(f'{self.combine!r} is not a way to combine: choose {", ".join(get_args(Combine))}')
         if self.budget_ms is not None and not self.budget_ms >= 0:
             raise CpqaError(f'the budget is in milliseconds, at least 0, got {self.budget_ms}')
 
@@ -120,8 +124,22 @@ class _Engines:
         self.named: dict[str, Reranker] = {}   # rerankers by name
 
     @cached_property
+    def named_encoder(self) -> AnyEncoder | None:
+        "The encoder that was asked for, or else the one that the library remembers; None: the one that comes with cpqa."
+        return remembered_encoder(self.scope.shelf) if self.finding.encoder is None else self.finding.encoder
+
+    @cached_property
     def encoder(self) -> Encoder:
-        with self.loading.stage('load_model'): return encoder_of(self.finding.encoder, self.progress)
+        named = self.named_encoder
+        with self.loading.stage('load_model'): return encoder_of(named, self.progress)
+
+    @cached_property
+    def pubmed_vectors(self) -> PubMedVectors:
+        "NCBI's vectors of PubMed, with MedCPT's encoder: the one that was asked for, if it is that."
+        with self.loading.stage('load_vectors'):
+            asked = self.encoder if self.finding.encoder is not None else None
+            right = asked if asked is not None and asked.describe().get('model') == 'medcpt' else None
+            return PubMedVectors(self.scope.vectors or '', right or encoder_of('medcpt', self.progress))
 
     @cached_property
     def live_encoder(self) -> Encoder: return CachedEncoder(self.encoder)
@@ -135,7 +153,7 @@ class _Engines:
     @cached_property
     def support(self) -> ClaimSupport:
         "What says how well a quote carries a claim: rules, and the encoder that comes with cpqa, for which it was fitted."
-        return ClaimSupport(self.encoder if self.finding.encoder is None else None)
+        return ClaimSupport(self.encoder if self.named_encoder is None else None)
 
     @cached_property
     def engine(self) -> Engine | None:
@@ -337,10 +355,11 @@ def _second(qa: _Steps, name: str, vectors: PassageVectors | None) -> Reranker:
 # %% ../nbs/pipeline.ipynb #a51376c3
 def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSource) -> HSRDR:
     scope = qa.scope
+    wide = scope.vectors is not None and isinstance(source, PubMedSource)   # not where a library stands in for PubMed
     own = getattr(source, 'meaning', None)   # an engine finds by meaning in itself
-    dense = own(known) if own else Meaning(qa, known)
+    dense = qa.engines.pubmed_vectors if wide else own(known) if own else Meaning(qa, known)
     return HSRDR(source.search, dense, source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
-                 full=source.full_texts, full_text=scope.full_text)
+                 full=source.full_texts, full_text=scope.full_text, also=getattr(source, 'by_full_text', ()))
 
 # %% ../nbs/pipeline.ipynb #08b1745e
 def _two_stage(qa: _Steps, vectors: PassageVectors | None) -> TwoStage:
@@ -353,7 +372,7 @@ def _two_stage(qa: _Steps, vectors: PassageVectors | None) -> TwoStage:
                         f'rerank by {known}, or leave out the threshold')
     segmenter = None if vectors is None else _reads(qa, vectors)
     return TwoStage(vectors, ranker, calibrator=sure, threshold=threshold, ranked=qa.finding.ranked, budget_ms=qa.finding.budget_ms,
-                    segmenter=segmenter)
+                    combine=qa.finding.combine, segmenter=segmenter)
 
 def _has_probability(qa: _Steps, name: str) -> bool:
     "Is there a calibrator for the scores that the reranker of this name gives here?"

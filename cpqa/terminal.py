@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['number', 'fraction', 'dollars', 'seconds', 'port', 'year', 'seed', 'count', 'amount', 'HELP', 'FAILED', 'is_watched',
            'is_piped', 'say', 'first_said', 'said_before', 'print_json', 'reads', 'digits', 'llm_choices',
-           'reranker_choices', 'segmenter_choices', 'prompt_names', 'kind_names', 'OneOf', 'NamedOption', 'option',
-           'encoder_option', 'Stopped', 'each_named', 'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake',
-           'fail', 'run_command']
+           'reranker_choices', 'encoder_choices', 'segmenter_choices', 'combinations', 'prompt_names', 'kind_names',
+           'OneOf', 'NamedOption', 'option', 'encoder_option', 'Stopped', 'each_named', 'texts_last', 'Command',
+           'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
 
 # %% ../nbs/terminal.ipynb #8a8edc70
 import json
@@ -111,10 +111,22 @@ def reranker_choices() -> str:
     from cpqa.passages.rerankers import RERANKERS
     return RERANKERS.choices()
 
+def encoder_choices() -> str:
+    "The names of encoders, for a help."
+    from cpqa.retrieval.encoders import ENCODERS
+    return ENCODERS.choices()
+
 def segmenter_choices() -> str:
     "The names of ways to cut documents, for a help."
     from cpqa.passages.segmenters import SEGMENTERS
     return SEGMENTERS.choices()
+
+def combinations() -> tuple[str, ...]:
+    "The ways in which a reranker's order and the one before are joined."
+    from typing import get_args
+
+    from cpqa.passages.two_stage import Combine
+    return get_args(Combine)
 
 def prompt_names() -> tuple[str, ...]:
     "The prompts that can be asked for."
@@ -156,10 +168,9 @@ def option(*names: str, **more: Any) -> Any:
     "An option of a command, as click's `option`."
     return cloup.option(*names, cls=NamedOption, **more)
 
-def encoder_option(what: str = 'what makes the vectors, which must be what the library was built with') -> Any:
+def encoder_option(what: str = 'what makes the vectors', default: str = 'that of the library, or the one that comes with cpqa') -> Any:
     "The option --encoder, which several commands have."
-    said = f'{what}: the folder of a prepared encoder, or all-MiniLM-L6-v2 (default: the one that comes with cpqa)'
-    return option('--encoder', metavar='DIR', help=said)
+    return option('--encoder', metavar='NAME', choices=encoder_choices, help=f'{what}: a folder, or {{}} (default: {default})')
 
 # %% ../nbs/terminal.ipynb #c7e178d8
 class Stopped(KeyboardInterrupt):

@@ -803,7 +803,7 @@ def single(files, tmp_path_factory) -> Path:
 def own(files, tmp_path_factory) -> tuple[Path, Path]:
     "An encoder of one's own, of random weights, and a library that was built with it."
     folder = tmp_path_factory.mktemp('own')
-    encoder = prepare_encoder(tiny_bert(folder/'tiny'), folder/'my-encoder', 'f32')
+    encoder = prepare_encoder(tiny_bert(folder/'tiny'), folder/'my-encoder', 'f32', pooling='mean')
     here('index', 'build', *files, '--out', folder/'library', '--encoder', encoder)
     return encoder, folder/'library'
 

@@ -420,7 +420,7 @@ def test_the_default_reranker_orders_documents_as_search_does(garden, tmp_path):
 
 
 def test_an_encoder_of_ones_own_is_measured(garden, trials, tmp_path):
-    encoder = prepare_encoder(tiny_bert(tmp_path/'tiny'), tmp_path/'mine', 'f32')
+    encoder = prepare_encoder(tiny_bert(tmp_path/'tiny'), tmp_path/'mine', 'f32', pooling='mean')
     argv = ('retrieval', '--data', garden, '--retriever', 'dense')
     ours, own = (report(tmp_path, *argv, *more) for more in ((), ('--encoder', encoder)))
     assert ours['n_failed'] == own['n_failed'] == 0 and ours['measures'] != own['measures']

@@ -48,7 +48,7 @@ def source(tmp_path_factory): return tiny_bert(tmp_path_factory.mktemp('model')/
 @pytest.fixture(scope='module')
 def folders(source, tmp_path_factory):
     pytest.importorskip('nncf')
-    return {p: prepare_encoder(source, tmp_path_factory.mktemp('encoder')/p, p, TEXTS) for p in ('f32', 'bf16', 'w8', 'int8')}
+    return {p: prepare_encoder(source, tmp_path_factory.mktemp('encoder')/p, p, TEXTS, pooling='mean') for p in ('f32', 'bf16', 'w8', 'int8')}
 
 
 @pytest.fixture(scope='module', params=['f32', 'bf16', 'w8', 'int8'])
@@ -66,7 +66,7 @@ def package(folders, tmp_path, monkeypatch) -> Path:
 # ---- encoders
 
 def test_agrees_with_sentence_transformers(encoder, source):
-    expected = SentenceTransformerEncoder(source).encode(TEXTS)
+    expected = SentenceTransformerEncoder(source, 'mean').encode(TEXTS)
     vectors = encoder.encode(TEXTS)
     assert vectors.dtype == np.float32 and vectors.shape == expected.shape
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=0.01)
@@ -85,9 +85,9 @@ def test_company_order_kind_and_threads_change_nothing(encoder):
 
 def test_the_roberta_family_has_another_padding_token(tmp_path):
     source = tiny_roberta(tmp_path/'roberta')
-    fast = FastEncoder(prepare_encoder(source, tmp_path/'fast', 'f32'))
+    fast = FastEncoder(prepare_encoder(source, tmp_path/'fast', 'f32', pooling='mean'))
     assert (fast.card.pad_id, fast.max_tokens, fast.encode([]).shape) == (1, 512, (0, 32))
-    np.testing.assert_allclose(fast.encode(TEXTS), SentenceTransformerEncoder(source).encode(TEXTS), atol=1e-4)
+    np.testing.assert_allclose(fast.encode(TEXTS), SentenceTransformerEncoder(source, 'mean').encode(TEXTS), atol=1e-4)
 
 
 def test_encoding_needs_no_pytorch_and_writes_nothing(package, tmp_path):

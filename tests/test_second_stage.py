@@ -229,7 +229,7 @@ def test_without_the_extra_the_error_names_it(libraries, encoder, monkeypatch):
 
 
 def test_an_encoder_by_its_folder(tmp_path, libraries):
-    folder = prepare_encoder(tiny_bert(tmp_path/'tiny'), tmp_path/'own', 'f32')
+    folder = prepare_encoder(tiny_bert(tmp_path/'tiny'), tmp_path/'own', 'f32', pooling='mean')
     library = build_index([TOY], tmp_path/'library', encoder=folder)
     assert library.manifest.parts['vectors']['encoder'] == FastEncoder(folder).describe()
     for named in (folder, str(folder), FastEncoder(folder)): sound(CancerQA(library, Finding(named)).ask(QUESTION))

@@ -37,7 +37,7 @@ def _told(document: Document, e: Evidence | None, text: str) -> dict[str, Any]:
             'section': plain_text(e.passage.section, 'section') if e else '', 'route': e.route if e else '', 'source': source_of(document),
             'text': plain_text(text, 'text'),
             'PMID': document.id, 'content': plain_text(text, 'text'),
-            'relevance_score': round(e.score if e.probability is None else e.probability, 4) if e else None}
+            'relevance_score': round(next(x for x in (e.probability, e.reranked, e.score) if x is not None), 4) if e else None}
 
 # %% ../../nbs/answering/prompts.ipynb #d5660ed2
 class Prompt(Record, frozen=True):

@@ -37,6 +37,7 @@ from ..passages.calibration import calibrator
 from ..passages.rerankers import BM25Reranker, CosineReranker, Reranker, better_scores
 from ..passages.sentences import Span, sentences
 from ..passages.two_stage import comparable, picked
+from ..retrieval.encoder_contracts import directions
 from ..retrieval.encoders import Encoder
 from ..retrieval.patient_words import both_forms, in_literature, without_mentioned
 from ..retrieval.spelling import CONTRACTED, rarity
@@ -270,7 +271,8 @@ def _usual(cosines: np.ndarray, encoder: Encoder | None, name: str, weights: Quo
 def _alike(encoder: Encoder, forms: np.ndarray, texts: Sequence[str]) -> np.ndarray:
     "The cosine of each text with the nearer of the question's forms, shape (n,); NaN where there is no text."
     known = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    cosines = (encoder.encode(list(known)) @ forms.T).max(1)
+    how = encoder.describe().get('similarity')
+    cosines = (directions(encoder.encode(list(known)), how) @ directions(forms, how).T).max(1)
     return np.array([cosines[known[text]] if text else np.nan for text in texts])
 
 def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, alone: np.ndarray,

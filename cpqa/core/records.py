@@ -260,9 +260,10 @@ class Evidence(Record, frozen=True):
     url: str = ''
     retracted: bool = False
     probability: float | None = None   # that the passage is relevant, where a calibrator says so
+    reranked: float | None = None      # what the reranker gave it, on a scale of the reranker's own; None: it was not ranked
 
     def __post_init__(self):
-        _finite(self.score, self.passage.doc_id)
+        for number in (self.score, self.reranked or 0.0): _finite(number, self.passage.doc_id)
         _demand(self.probability is None or 0 <= self.probability <= 1,
                 f'the probability of {self.passage.doc_id} is {self.probability}, expected 0 to 1')
 

@@ -37,6 +37,7 @@ class Row(Record, frozen=True):
     shown: str = ''               # how it is written, where that is not name:MODEL
     check: str = ''               # 'module:name' of what looks at the argument, without loading anything large
     notes: tuple[str, ...] = ()   # what each of `env` is for; without: 'for ' and how the row is written
+    bound: tuple[str, ...] = ()   # what `load` and `check` are called with before the argument: one function for several rows
     uses: tuple[str, ...] = ()    # what of its surroundings it takes, in words that its kind knows: 'vectors'
     service: Service | None = None
 
@@ -116,14 +117,14 @@ class Registry:
         "The row of a name that is right as far as that can be known without loading much. Raises `wrong`, or an error of the row's own."
         row, argument = self.split(name)
         try:
-            if argument and row.check: loaded(row.check)(argument)
+            if argument and row.check: loaded(row.check)(*row.bound, argument)
         except ValueError as e: raise self.wrong(f'{short(name, 60)!r} {self.refusal}: {e}') from e
         return row
 
     def make(self, name: str, *args: Any, **kw: Any) -> Any:
-        "What the row of the name loads, called with what stands behind the colon, then `args` and `kw`; None where it loads nothing."
+        "What the row of the name loads, called with what is bound, what follows the colon, `args`, `kw`; None where it loads nothing."
         row, argument = self.check(name), self.split(name)[1]
-        return loaded(row.load, row.extra)(argument, *args, **kw) if row.load else None
+        return loaded(row.load, row.extra)(*row.bound, argument, *args, **kw) if row.load else None
 
     def lines(self) -> list[str]:
         "A line a row for lists: how it is written, what it is, the extra that it needs."

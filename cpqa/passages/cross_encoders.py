@@ -20,6 +20,7 @@ from ..core.records import Passage
 from .pretrained_models import Precision, Pretrained, load_pretrained, tokens_per_batch
 from .rerankers import RerankError, sound_scores
 from ..retrieval.encoders import batches
+from ..retrieval.hub_models import published_name
 from ..retrieval.openvino_models import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, chosen_precision, fast_gelu,
                                             prepare, reason, shipped)
 
@@ -114,10 +115,8 @@ def trained(name: str | Path) -> PublishedModel:
     """What is known of the model of this short name, hub name or folder; a folder is known by its own name, one in Hugging Face's cache
     by its model's."""
     rows = {key: row for short, row in CROSS_ENCODERS.items() for key in (short, row.name, row.name.split('/')[1])}
-    name, folder = str(name), Path(name).resolve()
-    if not Path(name).is_dir(): return rows.get(name, PublishedModel(name, False, 512))
-    if folder.parent.name == 'snapshots': folder = folder.parents[1]   # of Hugging Face's cache: models--owner--name/snapshots/commit
-    return rows.get(folder.name.split('--')[-1], PublishedModel(name, False, 512))._replace(name=name)
+    known = rows.get(published_name(name)) or PublishedModel(str(name), False, 512)
+    return known._replace(name=str(name)) if Path(name).is_dir() else known
 
 # %% ../../nbs/passages/cross_encoders.ipynb #ba31b5a3
 def pair_logits(outputs: Any) -> Any:

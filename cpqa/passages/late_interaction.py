@@ -18,6 +18,7 @@ from ..core.records import Passage
 from .cross_encoders import clean_text, in_batches, pair_text
 from .pretrained_models import DTYPES, Precision, Pretrained, demand_model, placed, tokens_per_batch
 from .rerankers import RerankError, sound_scores
+from ..retrieval.hub_models import hub_folder
 from ..retrieval.openvino_models import ModelError, hushed, reason
 
 # %% ../../nbs/passages/late_interaction.ipynb #22930600
@@ -26,22 +27,21 @@ def max_sim(query: np.ndarray, passage: np.ndarray) -> float:
     return float((query @ passage.T).max(axis=1).sum())
 
 # %% ../../nbs/passages/late_interaction.ipynb #b77062c4
-def is_colbert(name: str | Path) -> bool:
-    "Does this folder or model at Hugging Face say that it was trained for late interaction? Raises `OSError` where it cannot be had."
-    load = require('sentence_transformers.util', 'models').load_file_path
+def is_colbert(folder: str | Path) -> bool:
+    "Does the model in this folder say that it was trained for late interaction? Raises `OSError` where it says nothing at all."
     said: dict[str, Any] = {}
     for file in ('config.json', 'config_sentence_transformers.json'):
-        if path := load(str(name), file): said |= json.loads(Path(path).read_text(encoding='utf-8'))
-        elif file == 'config.json': raise OSError('no config.json is to be had')   # also what a missing network looks like
+        path = Path(folder) / file
+        if path.is_file(): said |= json.loads(path.read_text(encoding='utf-8'))
+        elif file == 'config.json': raise OSError('no config.json is to be had')
     return 'HF_ColBERT' in (said.get('architectures') or []) or said.get('model_type') in ('ColBERT', 'MultiVectorEncoder')
 
-def demand_safetensors(name: str | Path):
+def demand_safetensors(folder: str | Path):
     "Raises `OSError` for a model of sentence-transformers that has a part with weights in a pickle only."
-    load = require('sentence_transformers.util', 'models').load_file_path
-    path = load(str(name), 'modules.json')
-    for part in json.loads(Path(path).read_text(encoding='utf-8')) if path else []:
-        if not load(str(name), 'model.safetensors', subfolder=part['path']) and load(str(name), 'pytorch_model.bin',
-            subfolder=part['path']):
+    path = Path(folder) / 'modules.json'
+    for part in json.loads(path.read_text(encoding='utf-8')) if path.is_file() else []:
+        at = Path(folder) / part['path']
+        if not (at / 'model.safetensors').is_file() and (at / 'pytorch_model.bin').is_file():
             raise OSError(f'{part["path"] or "it"} holds pickled weights only')
 
 # %% ../../nbs/passages/late_interaction.ipynb #801e9464
@@ -50,12 +50,14 @@ COLBERTS = {'colbertv2': 'colbert-ir/colbertv2.0', 'answerai-small': 'answerdota
 def load_colbert(name: str, device: str, precision: Precision) -> Any:
     "The `MultiVectorEncoder` of a ColBERT checkpoint, safetensors only. Raises `ModelError` with what to do."
     demand_model(name)
+    folder = hub_folder(name)
     torch, st, safetensors = (require(m, 'models') for m in ('torch', 'sentence_transformers', 'safetensors'))
     try:
         with hushed():
-            trained = is_colbert(name)
-            demand_safetensors(name)
-            if trained: model = st.MultiVectorEncoder(name, device=device, trust_remote_code=False, model_kwargs={'use_safetensors': True})
+            trained = is_colbert(folder)
+            demand_safetensors(folder)
+            if trained: model = st.MultiVectorEncoder(str(folder), device=device, trust_remote_code=False,
+                                                       model_kwargs={'use_safetensors': True})
     except (OSError, ValueError, RuntimeError, KeyError, safetensors.SafetensorError) as e:
         raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder with a ColBERT checkpoint in safetensors, '
                          'or a name at Hugging Face and a network') from e
@@ -77,7 +79,7 @@ class ColBERTReranker:
         self.name, self.titles = COLBERTS.get(str(name), str(name)), titles
         (self.device, self.precision), self.budget = placed(device, precision, 'fp16'), budget
         self.model = load_colbert(self.name, self.device, self.precision)
-        self.net = Pretrained(self.name, self.model[0].auto_model, self.model.tokenizer, self.device, self.precision)
+        self.net = Pretrained(str(hub_folder(self.name)), self.model[0].auto_model, self.model.tokenizer, self.device, self.precision)
         if max_tokens and not 8 <= max_tokens <= self.net.longest:
             raise ModelError(f'{name} reads 8 to {self.net.longest} tokens of a passage, not {max_tokens}')
         if max_tokens: self.model[0].document_length = max_tokens

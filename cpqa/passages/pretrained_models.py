@@ -6,7 +6,6 @@
 __all__ = ['Precision', 'DTYPES', 'placed', 'tokens_per_batch', 'identity', 'Pretrained', 'demand_model', 'load_pretrained']
 
 # %% ../../nbs/passages/pretrained_models.ipynb #e84cce77
-import hashlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..core.errors import require
-from ..core.storage import sha256
+from ..retrieval.encoders import longest_row
+from ..retrieval.hub_models import hub_folder, published_name, weights_id
 from ..retrieval.openvino_models import ModelError, load_network
 
 # %% ../../nbs/passages/pretrained_models.ipynb #5eb0663b
@@ -46,13 +46,12 @@ def identity(name: str, config: Any) -> dict[str, str]:
     """Name and `weights` of a network: 12 hexadecimal digits of its files' SHA-256, or of the commit at Hugging Face. A folder goes by
     its own name."""
     if not Path(name).is_dir(): return {'model': name, 'weights': (getattr(config, '_commit_hash', None) or '')[:12]}
-    sums = ' '.join(sha256(f) for f in sorted(Path(name).rglob('*.safetensors')))
-    return {'model': Path(name).resolve().name, 'weights': hashlib.sha256(sums.encode()).hexdigest()[:12]}
+    return {'model': published_name(name), 'weights': weights_id(name)}
 
 @dataclass
 class Pretrained:
     "A network and its tokenizer, on a device, ready to infer."
-    name: str             # a hub name or a folder
+    name: str             # a folder, also one of the cache of Hugging Face's client
     model: Any            # of transformers
     tokenizer: Any        # of transformers; `.backend_tokenizer` is that of tokenizers
     device: str
@@ -64,9 +63,7 @@ class Pretrained:
     @property
     def longest(self) -> int:
         "How many tokens the network reads at most."
-        config, positions = self.model.config, getattr(self.model.config, 'max_position_embeddings', None) or 10**9
-        if 'roberta' in config.model_type or config.model_type == 'camembert': positions -= config.pad_token_id + 1
-        return int(min(positions, self.tokenizer.model_max_length))
+        return longest_row(self.model.config, self.tokenizer)
 
     def describe(self) -> dict[str, Any]:
         "Which network this is, and in which precision it runs."
@@ -88,12 +85,13 @@ def load_pretrained(
     precision: Precision | None = None,
     on_gpu: Precision = 'fp16',          # the precision on a GPU if none is asked for
 ) -> Pretrained:
-    "The network and its tokenizer, safetensors only, no code of the model's. Raises `ModelError` with what to do."
+    "The network and its tokenizer, numbers only, no code of the model's. Raises `ModelError` with what to do."
     device, precision = placed(device, precision, on_gpu)
     demand_model(name)
-    model, tokenizer = load_network(kind, name, dtype=getattr(require('torch', 'models'), DTYPES[precision]))
+    folder = hub_folder(name)
+    model, tokenizer = load_network(kind, folder, dtype=getattr(require('torch', 'models'), DTYPES[precision]))
     if getattr(tokenizer, 'backend_tokenizer', None) is None:
-        raise ModelError(f'{name} has no tokenizer.json: save it with a tokenizer of the package tokenizers')
+        raise ModelError(f'{name} has no tokenizer that the package tokenizers can read: save it with one')
     if tokenizer.pad_token_id is None:
         raise ModelError(f'{name} has no padding token, so its rows make no batch: set pad_token in its tokenizer_config.json')
-    return Pretrained(str(name), model.to(device), tokenizer, device, precision)
+    return Pretrained(str(folder), model.to(device), tokenizer, device, precision)

@@ -17,6 +17,7 @@ from ..core.errors import CpqaError
 from ..core.records import Document, Passage, Record
 from .sentences import VERSION, sentences
 from .segmenters import Segmenter, read_sizes
+from ..retrieval.encoder_contracts import directions
 from ..retrieval.encoders import Encoder
 
 # %% ../../nbs/passages/seos.ipynb #68afcdfc
@@ -218,7 +219,8 @@ class SEOS(_Choices, Segmenter):
 
     def scores(self, texts: Sequence[str]) -> np.ndarray:
         "The smoothed gap scores between these sentences, shape (n - 1,)."
-        encode = lambda texts: _checked(self.encoder.encode(texts, 'document'), texts, self.encoder)
+        how = self.encoder.describe().get('similarity')   # documents are compared with each other here
+        encode = lambda texts: directions(_checked(self.encoder.encode(texts, 'document'), texts, self.encoder), how)
         if len(texts) < 2: return np.zeros(0)
         blocks = _text_blocks(texts, self.block, encode) if self.blocks == 'text' else mean_blocks(_units(encode(texts)), self.block)
         return smoothed(gap_scores(*blocks), self.smooth)

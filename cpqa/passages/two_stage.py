@@ -253,8 +253,8 @@ def _choose(stage: TwoStage, question: str, vector: np.ndarray, documents: Seque
     read = _read(stage, kept, passages, by_id, n)
     end = order.index(read[-1][0]) if len(read) >= n > 0 else len(order)
     if out := [i for i in order[:end] if i not in set(kept)]: notes += (_left_out(stage, scores[out]),)
-    evidence = tuple(_evidence(shown, float(cosines[i]), by_id[shown.doc_id], route, None if np.isnan(p[i]) else float(p[i])) for i,
-                     shown in read)
+    known = lambda x: None if np.isnan(x) else float(x)
+    evidence = tuple(_evidence(shown, float(cosines[i]), by_id[shown.doc_id], route, known(p[i]), known(scores[i])) for i, shown in read)
     return Selection(evidence, len(every), int((~np.isnan(scores)).sum()), stopped, notes, round((stage.clock() - start) * 1000, 2))
 
 def _left_out(stage: TwoStage, scores: np.ndarray) -> str:
@@ -262,9 +262,10 @@ def _left_out(stage: TwoStage, scores: np.ndarray) -> str:
     more = f', and {unread} that the reranker had not come to' if unread else ''
     return f'{below} of the passages ranked were left out, since they are relevant with a probability below {stage.threshold:g}{more}'
 
-def _evidence(passage: Passage, cosine: float, document: Document, route: dict[str, str], probability: float | None) -> Evidence:
+def _evidence(passage: Passage, cosine: float, document: Document, route: dict[str, str], probability: float | None,
+              reranked: float | None) -> Evidence:
     return Evidence(passage, score=cosine, route=route.get(document.id, ''), source=source_of(document),
-                    journal=document.journal, url=document.url, retracted=document.retracted, probability=probability)
+                    journal=document.journal, url=document.url, retracted=document.retracted, probability=probability, reranked=reranked)
 
 # %% ../../nbs/passages/two_stage.ipynb #d782ec86
 def title_passages(documents: Iterable[Document], passages: Sequence[Passage]) -> list[Passage]:

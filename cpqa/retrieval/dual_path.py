@@ -10,7 +10,7 @@ __all__ = ['Routed', 'routes', 'source_of', 'day', 'bounds', 'why_not', 'Candida
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from itertools import islice
 from threading import Thread
@@ -133,6 +133,7 @@ class HSRDR:
         full: Fetch | None = None,               # PMCIDs -> full texts
         full_text: str = 'reviews',              # which are fetched: 'none', 'reviews' or 'all'
         full_texts: int = 5,                     # how many at most
+        also: Collection[str] = (),              # ids that were found by their full text, which is fetched whatever they are
     ):
         for name, value in dict(depth=depth, keep=keep, enough=enough).items():
             if value < 1: raise CpqaError(f'{name} must be at least 1, got {value}')
@@ -140,7 +141,7 @@ class HSRDR:
             raise CpqaError(f'{full_text!r} is no choice of full texts: choose none, reviews or all')
         self.search, self.dense, self.fetch, self.rewriter = search, dense, fetch, rewriter or AsIs()
         (self.since, self.until), self.depth, self.keep, self.enough = bounds(since, until), depth, keep, min(enough, depth)
-        self.full, self.full_text, self.full_texts = full, full_text, full_texts
+        self.full, self.full_text, self.full_texts, self.also = full, full_text, full_texts, also
 
     def terms(self, rewriting: Rewriting) -> tuple[list[Hit], tuple[Rung, ...]]:
         "The term route: the hits of the ladder, and its audit."
@@ -218,7 +219,7 @@ def _both(path: HSRDR, rewriting: Rewriting) -> Routed:
 def _wanted(path: HSRDR, d: Document) -> bool:
     "Is the full text of a document to be fetched?"
     if path.full is None or path.full_text == 'none' or not d.pmcid or d.id.startswith('PMC'): return False
-    return path.full_text == 'all' or not d.text.strip() or review(d).is_review
+    return path.full_text == 'all' or d.id in path.also or not d.text.strip() or review(d).is_review
 
 _BATCH = 20   # ids fetched at a time at least, so that keeping one document does not take a request for each
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib.resources import files
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal, NamedTuple, cast, get_args
 from weakref import WeakSet
 
@@ -57,21 +58,31 @@ def hushed():
         transformers.logging.set_verbosity(level)
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #cba53442
+def _pickled(folder: str | Path) -> bool:
+    "Has a folder its weights in the old form alone?"
+    return (Path(folder) / 'pytorch_model.bin').is_file() and not any(Path(folder).glob('model*.safetensors*'))
+
+_PIECES = ('spiece.model', 'sentencepiece.bpe.model', 'tokenizer.model')   # words in a form that the package sentencepiece reads
+
 def load_network(
     kind: str,                           # class of transformers, as 'AutoModel'
-    name: str | Path,                    # a folder, or a name at Hugging Face
+    name: str | Path,                    # a folder, or a name at Hugging Face, of which safetensors alone are read
     unused: tuple[str, ...] = (),        # beginnings of names of weights that may be missing
+    cased: bool = False,                 # capitals count, also where no file says so
     **options,                           # what else the class is to be told
 ) -> tuple[Any, Any]:
-    "Network and tokenizer by transformers: safetensors only, no code of the model's. Raises `ModelError` with what to do."
+    """Network and tokenizer by transformers: no code of the model's, and of a pickle numbers alone. Raises `ModelError` with what to do."""
     transformers, safetensors = require('transformers', 'models'), require('safetensors', 'models')
+    if not (Path(name) / 'tokenizer.json').is_file() and any((Path(name) / f).is_file() for f in _PIECES):
+        require('sentencepiece', 'models')
     try:
         with hushed():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            network, found = getattr(transformers, kind).from_pretrained(name, use_safetensors=True, trust_remote_code=False,
-                                                                         output_loading_info=True, **options)
-    except (OSError, ValueError, RuntimeError, KeyError, safetensors.SafetensorError) as e:
-        raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder that holds config.json, tokenizer.json and '
+            case = {'do_lower_case': False} if cased else {}
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False, **case)
+            network, found = getattr(transformers, kind).from_pretrained(name, use_safetensors=not _pickled(name), trust_remote_code=False,
+                                                                         weights_only=True, output_loading_info=True, **options)
+    except (OSError, ValueError, RuntimeError, KeyError, UnpicklingError, safetensors.SafetensorError) as e:
+        raise ModelError(f'the model {name} could not be loaded ({reason(e)}): give a folder that holds config.json, a tokenizer and '
                          'model.safetensors, or a name at Hugging Face and a network') from e
     if missing := sorted(k for k in found['missing_keys'] if not k.startswith(unused)):
         raise ModelError(f'{name} has no trained weights for {", ".join(missing[:3])}: it is a model of another kind than asked for')
@@ -158,6 +169,12 @@ class ModelCard(Record, frozen=True):
     titles: bool = False           # cross-encoders: is the title read before the text?
     dim: int = 0                   # encoders: numbers of a vector
     kind: Literal['cross-encoder', 'bi-encoder', 'stance'] = 'cross-encoder'
+    # encoders: what stands before a text, whether title and text are a pair, how vectors are compared, which texts this network reads
+    query_prompt: str = ''
+    document_prompt: str = ''
+    pairs: bool = False
+    similarity: Literal['cosine', 'inner product', 'distance'] = 'cosine'
+    reads: Literal['both', 'query', 'document'] = 'both'
     about: About = About()
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #2a932980

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from ..core.errors import CpqaError
 from ..core.records import Document, Fetched, Hit, Record
@@ -23,7 +24,7 @@ from ..core.registry import Registry, Row, Service
 from ..core.redaction import short
 from ..literature.entrez import NCBI, Entrez
 from ..literature.library import Library
-from .term_search import TermRetriever
+from .term_search import RRF_K, TermRetriever, reciprocal_rank_fusion
 from .boolean import BooleanIndex
 from .encoders import Encoder
 from .engines import Engine, engine
@@ -43,6 +44,8 @@ class Scope:
     until: str | int | None = None
     full_text: str = 'reviews'         # from PubMed Central: 'none', 'reviews' or 'all'
     entrez: Any = None                 # a client for E-utilities; None: one of NCBI, or of $CPQA_ENTREZ_URL
+    pmc: bool = False                  # is PubMed Central searched too, for articles whose full text answers and whose abstract does not?
+    vectors: str | Path | None = None  # a directory of NCBI's vectors of PubMed, searched by meaning in the place of the library
 
     def __post_init__(self):
         if self.source == '': raise CpqaError(f'the source is empty: choose {", ".join(SOURCES.names)} or the directory of a library')
@@ -50,6 +53,10 @@ class Scope:
             raise CpqaError('the source is a directory and so is the library: give one of them')
         if self.library is not None and self.name and 'library' not in SOURCES.split(self.name)[0].uses:
             raise CpqaError(f'the source is {self.name}, and a library is given too: give one of them')
+        if self.pmc and (not self.name or 'vectors' not in SOURCES.split(self.name)[0].uses):
+            raise CpqaError('PubMed Central is searched beside PubMed: give the source pubmed or auto with it')
+        if self.vectors is not None and (not self.name or 'vectors' not in SOURCES.split(self.name)[0].uses):
+            raise CpqaError('vectors of PubMed name articles of PubMed, so they go with the source pubmed or auto: give one of these too')
         if self.full_text not in ('none', 'reviews', 'all'):
             raise CpqaError(f'{self.full_text!r} is no choice of full texts: choose none, reviews or all')
         bounds(self.since, self.until)
@@ -176,6 +183,33 @@ class LiveSource:
     def passages(self, documents: Sequence[Document]) -> PassageVectors:
         return PassageVectors(documents, self.means.live_encoder, self.means.split)
 
+# %% ../../nbs/retrieval/sources.ipynb #e1d2e002
+_TAGS = re.compile(r'\[(tiab|ti|ab|tw)(:~\d+)?\]')
+
+def _given(entrez: Any, asked: Sequence[str], at: Mapping[str, str]) -> Fetched:
+    "Documents of PubMed, and those that go by a PMCID of PubMed Central; `at` are the PMCIDs of those that were found there."
+    pmcids, pmids = ([id for id in asked if id.startswith('PMC') == there] for there in (True, False))
+    got = ([entrez.fetch(pmids)] if pmids else []) + ([entrez.fetch(pmcids, db='pmc')] if pmcids else [])
+    parted = [tuple(x for g in got for x in getattr(g, f)) for f in ('documents', 'missing', 'faults', 'failed')]
+    return Fetched(tuple(d if d.pmcid or d.id not in at else replace(d, pmcid=at[d.id]) for d in parted[0]), *parted[1:])
+
+def _with_pmc(source: 'PubMedSource', found: Result, query: str, k: int) -> Result:
+    "PubMed's hits and PubMed Central's, fused; those of the second alone are remembered."
+    since, until = bounds(source.means.scope.since, source.means.scope.until)
+    try:
+        there = source.entrez.search(_TAGS.sub('', query), 'pmc', k, since=since or None, until=until or None)
+        pmcids = [f'PMC{id.removeprefix("PMC")}' for id in there.ids]
+        pmids = source.entrez.links(pmcids, 'pubmed', 'pmc') if pmcids else {}
+    except CpqaError as e:
+        source.notes = (*source.notes, f'PubMed Central could not be searched: {short(str(e))}')
+        return found
+    ids = [pmids.get(id, id) for id in pmcids]
+    source.by_full_text |= {id: pmcid for id, pmcid in zip(ids, pmcids) if id not in found.ids}
+    rankings = [[Hit(id, 1 / rank) for rank, id in enumerate(dict.fromkeys(some), 1)] for some in (found.ids, ids)]
+    joined = tuple(h.id for h in reciprocal_rank_fusion(rankings, RRF_K))[:k]
+    return _Found(joined, found.count, (*found.warnings, f'PubMed Central: {there.count:,} full texts match, '
+                                                         f'{len(set(ids) - set(found.ids)):,} of those listed were not found in PubMed'))
+
 # %% ../../nbs/retrieval/sources.ipynb #3b7894c8
 class PubMedSource(LiveSource):
     "PubMed, by E-utilities, with a library beside it. One is made for each question."
@@ -183,6 +217,7 @@ class PubMedSource(LiveSource):
         super().__init__(means)
         self.down, self.full_texts = list[str](), lambda ids: self.entrez.fetch(ids, db='pmc')
         self.searched: set[bool] = set()   # did a search go well?
+        self.by_full_text: dict[str, str] = {}   # id -> PMCID of what PubMed Central's search found and PubMed's did not
 
     @cached_property
     def entrez(self) -> Any:
@@ -198,13 +233,14 @@ class PubMedSource(LiveSource):
         try: found = self.entrez.search(query, retmax=k, since=since or None, until=until or None)
         except Exception: self.searched.add(False); raise
         self.searched.add(True)
-        return found
+        return _with_pmc(self, found, query, k) if self.means.scope.pmc else found
 
     def fetch(self, ids: Sequence[str]) -> Fetched:
-        asked = [id for id in ids if re.fullmatch('[1-9][0-9]{0,8}', id)]   # other ids are the library's own
+        here = lambda id: re.fullmatch('[1-9][0-9]{0,8}', id) or id.startswith('PMC') and id in self.by_full_text
+        asked = [id for id in ids if here(id)]   # other ids are the library's own
         if self.down: got = Fetched(failed=tuple(asked))
         else:
-            try: got = self.entrez.fetch(asked) if asked else Fetched()
+            try: got = _given(self.entrez, asked, self.by_full_text)
             except CpqaError as e:
                 self.down.append(short(str(e)))
                 got = Fetched(failed=tuple(asked), faults=tuple(self.down))
@@ -273,9 +309,9 @@ _FOR = ('for more requests a second at NCBI', 'so that NCBI can write before it 
 _NCBI = Service('NCBI', NCBI, 'einfo.fcgi', 'CPQA_ENTREZ_URL')
 SOURCES = Registry('source', (
     Row('demo', 'the demo notes of the package', f'{_HERE}:library_source'),
-    Row('pubmed', 'PubMed, live', f'{_HERE}:pubmed_source', env=_KEYS, notes=_FOR, service=_NCBI, uses=('library',)),
+    Row('pubmed', 'PubMed, live', f'{_HERE}:pubmed_source', env=_KEYS, notes=_FOR, service=_NCBI, uses=('library', 'vectors')),
     Row('auto', 'PubMed if it answers in time, else the library', f'{_HERE}:auto_source', env=_KEYS, notes=_FOR, service=_NCBI,
-        uses=('library',)),
+        uses=('library', 'vectors')),
     Row('milvus', 'a library in Milvus', f'{_HERE}:milvus_source', extra='milvus', argument='an address or a file', shown='milvus:URI',
         uses=('question',)),
 ))

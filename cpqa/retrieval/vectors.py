@@ -17,6 +17,7 @@ from ..core.errors import CpqaError, require
 from ..core.progress import Progress
 from ..core.records import Document, Hit, Passage, in_order
 from ..literature.library import DamagedLibrary, Documents, Library, LibraryError, damaged
+from .encoder_contracts import Titled
 from .encoders import Encoder
 
 # %% ../../nbs/retrieval/vectors.ipynb #a007caf2
@@ -28,14 +29,14 @@ def title_of(document: Document, passage: Passage) -> str:
     return document.title
 
 def embedded_text(title: str, text: str) -> str:
-    "What the encoder reads of a passage: its document's title, then its text."
-    return f'{title} {text}'.strip()
+    "What the encoder reads of a passage: its document's title, then its text, as one text that knows both."
+    return Titled(title, text)
 
 def _rows(documents: Iterable[Document], split: Split, head: Head = title_of) -> Iterator[tuple[int, int, int, str]]:
     for number, document in enumerate(documents):
         passages = split(document)
         for p in passages: yield number, p.start, p.end, embedded_text(head(document, p), p.text)
-        if not passages: yield number, 0, 0, document.title
+        if not passages: yield number, 0, 0, embedded_text(document.title, '')
 
 # %% ../../nbs/retrieval/vectors.ipynb #72076da8
 _CHUNK = 2048
@@ -44,8 +45,9 @@ class VectorPart:
     "Adds passage vectors to a library that is being built. `describe` of encoder and splitter go into the manifest."
     name = 'vectors'
 
-    def __init__(self, encoder: Encoder, split: Split, splitter: dict[str, Any] | None = None, head: Head = title_of):
+    def __init__(self, encoder: Encoder, split: Split, splitter: dict[str, Any] | None = None, head: Head = title_of, named: str = ''):
         self.encoder, self.split, self.splitter, self.head = encoder, split, splitter or {}, head
+        self.named = named   # the name in `ENCODERS` by which it was asked for, which the library remembers
 
     def build(self, documents: Documents, folder: Path, progress: Progress) -> dict[str, Any]:
         "Writes `index.faiss` and `spans.npy` into `folder`; returns what the manifest says of them."
@@ -67,7 +69,7 @@ class VectorPart:
         faiss.write_index(index, str(folder / 'index.faiss'))
         np.save(folder / 'spans.npy', np.array(spans, dtype=np.int64))
         return {'encoder': self.encoder.describe(), 'splitter': self.splitter, 'vectors': index.ntotal,
-                'dim': self.encoder.dim, 'faiss': faiss.__version__}
+                'dim': self.encoder.dim, 'faiss': faiss.__version__} | ({'named': self.named} if self.named else {})
 
     def update(self, documents: Documents, old: Library, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
         """Writes the same for a library whose first documents are those with the numbers `kept` in the old one; only the others are
