@@ -58,7 +58,7 @@ _CLAIM_FAULTS: Mapping[str, _Words] = {
     'opposed': 'its quote says otherwise: the two are opposed',
     'figure': 'its quote says otherwise: it does not hold the figure',
     'too little': 'its quote carries it too little ({score:.2f} of 1): {said}',
-    'no word shared': 'no sentence of the papers it cites shares a word with it',
+    'no word shared': 'no sentence of the papers it cites shares enough words with it',
     'nearest': lambda r: f'no sentence of the papers it cites carries it: of the nearest, {_each(r.parts)}',
     'several': lambda r: _each(r.parts),
 }
