@@ -19,7 +19,8 @@ from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .core.records import Answer, failed_parts
 from .terminal import (FAILED, OneOf, as_command, dollars, encoder_option, first_said, fraction, is_watched, kind_names, llm_choices,
-                           mistake, number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
+                           mistake, number, option, print_json, prompt_names, reranker_choices, rewriter_choices, score,
+                           segmenter_choices)
 
 # %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ _MOST_USED = cloup.option_group('Used most',
 
 _SEARCHED = cloup.option_group('What is searched',
     option('--until', metavar='YEAR', help='only papers published in or before this year'),
-    option('--rewriter', metavar='NAME', help='how the question becomes queries: rules (default with --source) or as-is'),
+    option('--rewriter', metavar='NAME', choices=rewriter_choices,
+           help='how the question becomes queries: {} (default: rules with --source, as-is without)'),
     option('--full-text', type=OneOf(lambda: ('none', 'reviews', 'all')), default='reviews', metavar='WHICH',
            help='which full texts to fetch from PubMed Central: {} (default: reviews)'),
     option('--segmenter', metavar='NAME', choices=segmenter_choices,
@@ -51,6 +53,8 @@ _SEARCHED = cloup.option_group('What is searched',
 # %% ../nbs/cli_ask.ipynb #8d35971b
 _FOUND = cloup.option_group('How it is found',
     option('--depth', type=number, default=50, metavar='N', help='documents whose passages are looked at (default 50)'),
+    option('--first', type=OneOf(lambda: ('bm25', 'dense', 'hybrid')), default='hybrid', metavar='NAME',
+           help='what finds documents: by words (bm25), by meaning (dense) or both (hybrid, the default)'),
     option('--ranked', type=number, default=150, metavar='N',
            help='of these, passages that are ranked, the best by words and by meaning (default 150)'),
     option('--passages', type=number, default=10, metavar='N', help='passages that are read (default 10)'),
@@ -58,6 +62,9 @@ _FOUND = cloup.option_group('How it is found',
            help='what orders the passages: {} (default: default)'),
     encoder_option(),
     option('--budget', type=number, metavar='MS', help='milliseconds for ordering the passages (default: as long as it takes)'),
+    option('--order', type=OneOf(lambda: ('fusion', 'sum', 'reranker')), metavar='HOW',
+           help='by what passages are ordered: reranker (its scores alone), or together with the first stage (sum, fusion; default: as fits)'),
+    option('--above', type=score, metavar='SCORE', help='read only passages that the reranker scores above this (default: all)'),
     option('--threshold', type=fraction, metavar='P',
            help='read only passages that are relevant with at least this probability, 0 to 1 (default: all)'))
 
@@ -107,7 +114,7 @@ def _answerer(args: SimpleNamespace, progress: Any) -> 'CancerQA':
     cut = 'sentences' if args.segmenter is None else args.segmenter
     scope = Scope(args.source, args.library, args.since, args.until, args.full_text)
     finding = Finding(args.encoder, args.rewriter, cut, args.reranker, args.depth, args.ranked, args.passages, args.threshold,
-                      args.budget)
+                      args.budget, args.first, args.order, args.above)
     reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure)
     return CancerQA(scope, finding, reading, progress)
 
