@@ -77,6 +77,8 @@ _WRITTEN = cloup.option_group('With a language model',
     option('--prompt', type=OneOf(prompt_names), default='passages', metavar='NAME',
            help='what it is shown, {}: passages (default), the text of five documents, as Stuhlmann et al. do, or nothing (cot)'),
     option('--strict', is_flag=True, help='leave out claims that fail the check (default: mark them)'),
+    option('--check', type=OneOf(lambda: ('llm',)), metavar='WHO',
+           help='llm: the model reads each claim beside its quote alone once more, and says where it disagrees (default: the rules alone)'),
     option('--adaptive', is_flag=True, help='ask the model alone first, and look up only where it is not certain'),
     option('--kind', type=OneOf(kind_names), metavar='KIND', help='what sort of answer to give: {} (default: as the question asks)'),
     option('--option', multiple=True, metavar='TEXT', help='an option to choose from; give it once for each'),
@@ -88,7 +90,7 @@ _WRITTEN = cloup.option_group('With a language model',
     option('--replay', metavar='FILE', help='answer from such a file, without a key or a network'))
 
 # %% ../nbs/cli_ask.ipynb #688f5e55
-_FOR_A_MODEL = ('prompt', 'strict', 'adaptive', 'kind', 'option', 'max_cost', 'record', 'replay', 'llm_timeout', 'window')
+_FOR_A_MODEL = ('prompt', 'strict', 'adaptive', 'check', 'kind', 'option', 'max_cost', 'record', 'replay', 'llm_timeout', 'window')
 
 def _language_model(args: SimpleNamespace) -> 'LLM | None':
     from cpqa.core.llm_providers import language_model
@@ -115,7 +117,7 @@ def _answerer(args: SimpleNamespace, progress: Any) -> 'CancerQA':
     scope = Scope(args.source, args.library, args.since, args.until, args.full_text)
     finding = Finding(args.encoder, args.rewriter, cut, args.reranker, args.depth, args.ranked, args.passages, args.threshold,
                       args.budget, args.first, args.order, args.above)
-    reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure)
+    reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure, check=args.check or '')
     return CancerQA(scope, finding, reading, progress)
 
 # %% ../nbs/cli_ask.ipynb #f9f651d2

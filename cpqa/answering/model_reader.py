@@ -19,6 +19,7 @@ from .citations import Checked, Supports, check_draft, unsafe
 from .direction import direction as by_rules
 from .prompts import Fitted, Prompt, PromptError, estimated_tokens, fitted, named_prompt
 from .readers import Gathered, Reader, Tools
+from .second_reader import read_again
 from .replies import Draft, Options, ReplyError, Spoken, labelled, read_reply, rescued
 from ..core.errors import CpqaError
 from ..core.llm import LLM, Completion, LLMError, Message, complete
@@ -227,6 +228,10 @@ def _written_answer(reader: 'LLMReader', g: Gathered) -> Answer:
     asked = _Asked(reader.llm, g, reader.prompt.keys, reader.max_tokens)
     answer = _tries(reader, g, fit, blank, asked)
     told = answer.trace['reader'] | {'tries': len(asked.said), 'faults': asked.faults}
+    if reader.again and not answer.abstained:
+        second = read_again(reader.llm, answer.claims)
+        answer, told = replace(answer, why=(*answer.why, second.remark)), told | {'doubted': len(second.doubted)}
+        asked.said += second.completions
     model = next((c.model for c in reversed(asked.said) if c.model), '')
     return replace(answer, model=model, usage=usage_of(asked.said), trace=answer.trace | {'reader': told})
 
@@ -244,10 +249,11 @@ class LLMReader:
         window: int | None = None,               # tokens; None: what the model says it can hold
         direction: Points | None = by_rules,     # (question, quote) -> 'for', 'against' or 'unclear'; None: papers are not counted
         abstain_below: float | None = None,      # a confidence below which no model is asked; None: it decides nothing
+        again: bool = False,                     # the model reads each claim that holds beside its quote once more
     ):
         self.llm, self.prompt, self.support, self.strict, self.direction = llm, named_prompt(prompt), support, strict, direction
         self.retries, self.max_tokens, self.window = retries, max_tokens, window or getattr(llm, 'window', None)
-        self.abstain_below = abstain_below
+        self.abstain_below, self.again = abstain_below, again
         if retries < 0 or max_tokens < 1:
             raise CpqaError('a reader asks again 0 times or more and has 1 token or more to answer, '
                             f'got retries={retries} and max_tokens={max_tokens}')
@@ -293,7 +299,7 @@ def model_reader(argument: str, tools: Tools) -> LLMReader:
     "The reader of the row `model`. Raises `CpqaError` where no model is given."
     r = tools.reading
     if r.model is None: raise CpqaError('this reader needs a language model: give llm')
-    return LLMReader(r.model, r.template, tools.support(), r.strict, abstain_below=r.abstain_below)
+    return LLMReader(r.model, r.template, tools.support(), r.strict, abstain_below=r.abstain_below, again=r.check == 'llm')
 
 def adaptive_reader(argument: str, tools: Tools) -> Reader:
     "The reader of the row `adaptive`."

@@ -113,6 +113,12 @@ _SCALES = {'cosine': 'best match {:.2f} of 1', 'probability': 'best sentence rel
 def _match(r: Remark) -> str:
     return f"The quotes match the question {_DEGREES[r.values['degree']]} ({_SCALES[r.values['scale']].format(r.values['score'])})."
 
+def _second_reading(r: Remark) -> str:
+    v = r.values
+    more = f' For {v["silent"]} it had no opinion.' if v['silent'] else ''
+    if not v['doubted']: return f'The model, reading each claim beside its quote alone, doubts none of {v["read"]}.{more}'
+    return f'The model, reading each claim beside its quote alone, doubts {v["doubted"]} of {v["read"]}: {v["said"]}.{more}'
+
 def _failed(r: Remark) -> str: return f"{'Left out' if r.values['left_out'] else 'Marked'}: {r.values['n']} ({_first(r)})."
 
 _QUALITIES: Mapping[str, _Words] = {
@@ -122,6 +128,7 @@ _QUALITIES: Mapping[str, _Words] = {
     'unmentioned': lambda r: f"No quote mentions: {', '.join(r.values['words'])}.",
     'alone': 'It rests on no document: the model answered from what it knows, and nothing was looked up or checked.',
     'confirmed': '{held} of {claims} claims confirmed by a quote from a document that was retrieved.', 'failed': _failed,
+    'second reading': _second_reading,
     'items left out': '{n} named without a confirmed claim: left out.',
     'picked': 'For {n} the model gave no quote, and the nearest sentence of its papers was taken.',
     'label denied': 'By our rules, the quotes point the other way than the label of the language model: read them before you believe it.',
