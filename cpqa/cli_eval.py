@@ -173,6 +173,30 @@ def _answers(recorded: str | None, name: str, data: str, policy: Any, against: s
     if recorded is None: return _report(_asked(set_, data, policy, chosen, draw, asking), report)
     _report(evaluate_answers(recorded, name, data, policy, against, chosen, draw), report)
 
+# %% ../nbs/cli_eval.ipynb #e260d0e8
+@measure.add('routes', 'by which route and from which source documents come, for questions of your own',
+             cloup.argument('questions', metavar='FILE'),
+             option('--source', metavar='SOURCE', help='demo, pubmed (live) or auto (default: the library by its words)'),
+             option('--library', metavar='DIR', help='a library to search (default: the demo notes)'),
+             option('--rewriter', metavar='NAME', help='how questions become queries: rules or as-is'),
+             option('--since', metavar='YEAR', help='only papers published in or after this year'),
+             option('--until', metavar='YEAR', help='only papers published in or before this year'),
+             option('--full-text', type=OneOf(lambda: ('none', 'reviews', 'all')), default='reviews', metavar='WHICH',
+                    help='which full texts to fetch: {} (default: reviews)'),
+             option('--top', type=number, default=5, metavar='N', help='documents of each question that count (default 5)'),
+             option('--plot', metavar='FILE', help='draw the shares, as PNG, SVG or PDF'), _JSON)
+def _routes(questions: str, source: str | None, library: str | None, rewriter: str | None, since: str | None, until: str | None,
+            full_text: str, top: int, plot: str | None, report: str | None):
+    from cpqa.evaluation.routes import evaluate_routes, plain_questions, plot_routes, routes_lines
+    from cpqa.pipeline import CancerQA, Finding
+    from cpqa.retrieval.sources import Scope
+    for path in (report, plot): _check_place(path)
+    asked, qa = plain_questions(questions), CancerQA(Scope(source, library, since, until, full_text), Finding(rewrite=rewriter))
+    with progress_bars() as progress: found = evaluate_routes(asked, qa, top, progress)
+    if plot: plot_routes(found).savefig(plot)
+    for line in routes_lines(found): print(line)
+    if report: Path(report).write_text(json.dumps(found, ensure_ascii=False, indent=1) + '\n', encoding='utf-8')
+
 # %% ../nbs/cli_eval.ipynb #5cec58b2
 datasets = CommandGroup('datasets', help='question sets: list, download, make CMMQA')
 
