@@ -3,9 +3,9 @@
     python benchmarks/small_model.py LIBRARY --llm openai:NAME@http://127.0.0.1:8081/v1 [--questions 60] [--minutes 15] [--passages 10]
                                      [--record FILE | --replay FILE]
 
-LIBRARY is one of bioasq_beir's corpus, built by `cpqa index build`. Questions of BioASQ's round 10 are drawn with a fixed seed, in turn from
-its four kinds (yes/no, factoid, list, summary), and asked by the pipeline as `cpqa ask` does; after so many minutes no further one is begun,
-and `asked` says how many were.
+LIBRARY is one of bioasq_beir's corpus, built by `cpqa index build`. Questions of BioASQ's round 10 are drawn with a fixed seed, in turn
+from its four kinds (yes/no, factoid, list, summary), and asked by the pipeline as `cpqa ask` does; after so many minutes no further one
+is begun, and `asked` says how many were.
 
 `errors` are exceptions, and models that were silent or wrote nothing that can be read; `without an answer though evidence held one` counts
 answers that ended without a confirmed claim while a paper that the experts named was among those shown; `claims shown twice` counts claims
@@ -23,7 +23,7 @@ from common import DATA, PACKAGES, bioasq_questions, quantiles, save
 from cpqa.core.llm_providers import language_model
 from cpqa.core.remarks import UNANSWERED
 from cpqa.core.text_analysis import ENGLISH
-from cpqa.evaluation.answer_systems import answering, as_asked, drawn
+from cpqa.evaluation.answer_systems import answering, as_asked, drawn_by_kind
 from cpqa.evaluation.datasets import load
 
 
@@ -58,7 +58,7 @@ def summed(rows: list[dict]) -> dict:
 def main(a):
     rounds = {q['_id'] for q in bioasq_questions() if q['batch'].startswith('10')}
     every = load('bioasq-all', DATA / 'mirage' / 'rawdata' / 'bioasq')
-    questions = drawn(every.only(rounds), a.questions, seed=0)
+    questions = drawn_by_kind(every.only(rounds), a.questions, seed=0)
     llm = language_model(a.llm, timeout=600, record=a.record, replay=a.replay, window=8192)
     qa, rows, begun = answering('pipeline', llm, a.library, passages=a.passages), [], time.monotonic()
     for q in questions:

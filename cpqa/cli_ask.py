@@ -63,7 +63,7 @@ _FOUND = cloup.option_group('How it is found',
     encoder_option(),
     option('--budget', type=number, metavar='MS', help='milliseconds for ordering the passages (default: as long as it takes)'),
     option('--order', type=OneOf(lambda: ('fusion', 'sum', 'reranker')), metavar='HOW',
-           help='by what passages are ordered: reranker (its scores alone), or together with the first stage (sum, fusion; default: as fits)'),
+           help='by what passages are ordered: reranker (its scores alone), or with the first stage too (sum, fusion; default: as fits)'),
     option('--above', type=score, metavar='SCORE', help='read only passages that the reranker scores above this (default: all)'),
     option('--threshold', type=fraction, metavar='P',
            help='read only passages that are relevant with at least this probability, 0 to 1 (default: all)'))

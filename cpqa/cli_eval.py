@@ -129,16 +129,17 @@ _ANSWERED_BY = cloup.option_group('Asking a system',
     option('--record', metavar='FILE', help='keep what was asked and said, without keys'),
     option('--replay', metavar='FILE', help='answer from such a file, without a key or a network'))
 
+# %% ../nbs/cli_eval.ipynb #b3911c7b
 def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int, args: dict[str, Any]) -> dict[str, Any]:
     "The report of a system that is asked now."
     from cpqa.core.llm_providers import language_model
-    from cpqa.evaluation.answer_systems import answering, answering_report, ask_all, drawn
+    from cpqa.evaluation.answer_systems import answering, answering_report, ask_all, drawn_by_kind
     from cpqa.evaluation.collections import LeakFree
     from cpqa.evaluation.datasets import load
     from cpqa.evaluation.tables import kept_run
     from cpqa.retrieval.sources import Scope
     known = load(name, data)
-    questions = drawn(known if only is None else known.only(only), args['limit'], seed)
+    questions = drawn_by_kind(known if only is None else known.only(only), args['limit'], seed)
     llm = language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
                          window=args['window'])
     given = {key: args[key] for key in ('depth', 'reranker') if args[key] is not None}
@@ -147,6 +148,7 @@ def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int,
     with progress_bars() as progress, kept_run(args['run_file']) as path:
         return answering_report(ask_all(args['system'], qa, questions, path, seed, switches, progress), questions, policy, seed)
 
+# %% ../nbs/cli_eval.ipynb #b2f37803
 @measure.add('answers', 'answers to a question set, recorded ones or those of a system that is asked now',
              option('--recorded', metavar='FILE',
                     help='JSON lines with id and raw (a text, or several, of which the commonest label counts), packed with gzip or not'),

@@ -242,10 +242,11 @@ def _items(tag: str, lines: Iterable[str]) -> str: return f'<{tag}>{"".join(all_
 def _one_html(answer: Answer) -> str:
     "The question and all that answers it."
     near, details = nearest_lines(answer), detail_lines(answer)
-    claims = [_claim_html(c, answer.citations) for c in answer.claims] if claims_apart(answer) and any(c.holds for c in answer.claims) else []
+    apart = claims_apart(answer)
+    claims = [_claim_html(c, answer.citations) for c in answer.claims] if apart and any(c.holds for c in answer.claims) else []
     terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
     parts = [_lines_html([*question_lines(answer), *result_lines(answer)], strong=True), _lines_html(own_lines(answer)),
-             _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if claims_apart(answer) else '', _lines_html([_NEAREST] if near else []),
+             _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if apart else '', _lines_html([_NEAREST] if near else []),
              _items('ol', [_found_html(*found) for found in (near or found_lines(answer))]),
              _items('ol', [_source_html(answer, quotes) for quotes in by_paper(answer.citations)]),
              _lines_html([*after_lines(answer), *next_lines(answer)]),

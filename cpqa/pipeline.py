@@ -88,7 +88,7 @@ _FIRST_STAGE = 100   # hits of each search that are fused
 class Finding:
     "How evidence is found. Raises `CpqaError`."
     encoder: AnyEncoder | None = None              # or the folder of a prepared one; None: the embedded model
-    rewrite: str | Rewriter | None = None          # question -> ladder: 'as-is', a name of `REWRITERS`, a rewriter; None: as the scope wants
+    rewrite: str | Rewriter | None = None          # question -> ladder: 'as-is', a name of `REWRITERS`, a rewriter; None: as fits
     segmenter: str | Segmenter = 'sentences'       # of documents that come live, or its name; a library's are cut already
     reranker: str | Reranker = 'default'           # of the passages, or its name; 'default' is the cross-encoder that comes with cpqa
     depth: int = 50                                # documents whose passages are looked at
@@ -229,6 +229,12 @@ class _Steps(_Parts):
         the others behind."""
         return _reranked(self, query, hits, reranker)
 
+    def leaving_out(self, ids: Iterable[str]) -> Self:
+        "The same, which uses no document with one of these ids, as those that a question was written from."
+        qa = copy.copy(self)
+        qa.without = frozenset(ids)
+        return qa
+
     def second(self, name: str, vectors: PassageVectors | None = None) -> Reranker:
         "The reranker of this name, loaded once; the cosine takes the vectors that are there."
         return _second(self, name, vectors)
@@ -261,12 +267,6 @@ class CancerQA(_Steps):
         with words_with_errors(question):
             asked = (clean_question(question),) if options else asked_in(question)
             return _answered(self.current(), ' '.join(question.split()), asked, kind, options, on_text)
-
-    def leaving_out(self, ids: Iterable[str]) -> Self:
-        "The same, which uses no document with one of these ids, as those that a question was written from."
-        qa = copy.copy(self)
-        qa.without = frozenset(ids)
-        return qa
 
     def retrieve(self, question: str) -> Retrieval:
         "The documents for a question by the dual path, with routes, sources and audit."

@@ -109,7 +109,8 @@ def test_fifty_copies_of_a_claim_are_one():
 
 def test_what_is_said_of_two_papers_is_one_claim_with_two_sources():
     also = {'303': Document('303', 'Again', 'We repeated it. Ginger tea lowered the rate of nausea in this study too.')}
-    twice = answered(good(SOUND, SOUND | {'pmid': '303'}, SOUND | {'text': 'Ginger tea LOWERED the nausea rate', 'pmid': '999'}, label='yes'),
+    other = SOUND | {'text': 'Ginger tea LOWERED the nausea rate', 'pmid': '999'}
+    twice = answered(good(SOUND, SOUND | {'pmid': '303'}, other, label='yes'),
                      documents=SHELF | also, evidence=[*FOUND, Evidence(Passage.of(also['303'], 0, 20), 0.1)])
     assert [(c.holds, [x.pmid for x in c.citations]) for c in twice.claims] == [(True, ['101', '303']), (False, [])]
     assert twice.response.count(SOUND['text']) == 1 and '[PMID 101; PMID 303]' in twice.response
@@ -118,7 +119,8 @@ def test_what_is_said_of_two_papers_is_one_claim_with_two_sources():
 def test_claims_that_all_fail_are_asked_for_once_more_and_shorter():
     many = {str(n): Document(str(n), text=f'Tea number {n} lowered the rate of nausea.') for n in range(1, 7)}
     found = [Evidence(Passage.of(d, 0, len(d.text)), 1 / int(id)) for id, d in many.items()]
-    lost, kept = ({'text': 'Tea lowered the rate of nausea.', 'pmid': '2', 'quote': f'Tea number {n} lowered the rate of nausea.'} for n in (7, 2))
+    lost, kept = ({'text': 'Tea lowered the rate of nausea.', 'pmid': '2', 'quote': f'Tea number {n} lowered the rate of nausea.'}
+                  for n in (7, 2))
     model = Scripted(good(lost, label='yes'), good(kept, label='yes'))
     answer = LLMReader(model).read(Gathered(QUESTION, found, many, 'yesno'))
     assert (answer.label, answer.used_PMIDs, answer.trace['reader']['faults']) == ('yes', ('2',), ['none confirmed'])

@@ -267,8 +267,8 @@ def _words(document: Document) -> _Words:
     return _Words(document.text, text, [*_TOKEN.finditer(text)], places)
 
 # %% ../../nbs/answering/citations.ipynb #008a6107
-_LEAD_INS = _FILLERS | frozenset('authors study studies trial review results researchers we they it found show shows showed shown reported concluded '
-                                 'in conclusion to however furthermore moreover thus therefore additionally according'.split())
+_LEAD_INS = _FILLERS | frozenset('authors study studies trial review results researchers we they it found show shows showed shown '
+                                 'reported concluded in conclusion to however furthermore moreover thus therefore additionally according'.split())
 _Near = tuple[tuple[str, ...], int, int]   # what differs, the first word in common, the end of the last
 
 def _aligned(x: list[str], gaps: set[int], words: _Words, a: int, b: int) -> _Near | None:
@@ -352,7 +352,8 @@ def _best(claim: str, documents: Iterable[Document], support: Supports) -> tuple
     words = set(ENGLISH.analyze(claim))
     spans = ((n, d, (a, b)) for n, d in enumerate(documents) for a, b in _spans(d))
     near = sorted(((-len(words & set(ENGLISH.analyze(d.text[slice(*span)]))), n, d, span) for n, d, span in spans), key=lambda x: x[:2])[:5]
-    said = [(*_carried(claim, d.text[slice(*span)], support), d, span) for shared, _, d, span in near if -shared >= _PICKED * len(words) > 0]
+    said = [(*_carried(claim, d.text[slice(*span)], support), d, span) for shared, _, d, span in near
+            if -shared >= _PICKED * len(words) > 0]
     if not said: return None, None, remark('no word shared')
     score, why, d, span = min(said, key=lambda x: (x[1] is not None, -x[0]))
     return cite(d, span, score), score, None if why is None else remark('nearest', why)

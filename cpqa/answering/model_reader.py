@@ -169,7 +169,8 @@ def _grounds(reader: 'LLMReader', g: Gathered) -> Grounds:
 
 def _fit(reader: 'LLMReader', g: Gathered, most: int | None = None, least: int = 0) -> Fitted:
     count = getattr(reader.llm, 'count', None) or estimated_tokens
-    return fitted(reader.prompt, g.question, g.evidence, g.documents, g.kind, g.options, reader.window, reader.max_tokens, count, most, least)
+    return fitted(reader.prompt, g.question, g.evidence, g.documents, g.kind, g.options, reader.window, reader.max_tokens, count, most,
+                  least)
 
 def _read(reader: 'LLMReader', g: Gathered, fit: Fitted, blank: Answer, draft: Draft) -> Answer:
     "What is left of a draft."
@@ -184,8 +185,8 @@ def _again(fault: str, keys: Sequence[str]) -> str:
     "What is said to a model of its last reply."
     claims = ('Make one or two claims, each with one sentence copied letter by letter from the text under its PMID. '
               if 'claims' in keys else '')
-    return (f'\n\nYour last reply could not be used: {fault}. {claims}Reply again, with one JSON object in the form given above and nothing '
-            'else.')
+    return (f'\n\nYour last reply could not be used: {fault}. {claims}Reply again, with one JSON object in the form given above and '
+            'nothing else.')
 
 _UNHELD = 'none of its claims could be confirmed, as its quotes do not stand under their PMIDs or do not say what the claims say'
 

@@ -86,7 +86,8 @@ class GGUFModel:
         with self._lock: self._server.handle_chat_completions(body, heard)
         if heard.fault is not None: raise heard.fault
         if heard.late and not heard.finish:
-            raise LLMError(f'{self.model} was not done after {self.timeout:g} seconds: allow more time, or fewer tokens', 'time', again=True)
+            raise LLMError(f'{self.model} was not done after {self.timeout:g} seconds: allow more time, or fewer tokens', 'time',
+                           again=True)
         text, read = ''.join(heard.pieces).strip(), heard.usage.get('prompt_tokens', 0)
         return Completion(text, self.model, read, heard.usage.get('completion_tokens', len(heard.pieces)),
                           None if schema is None else json_of(text), heard.finish if heard.finish in ('stop', 'length') else '',

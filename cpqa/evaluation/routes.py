@@ -51,9 +51,10 @@ def evaluate_routes(
         sources.append([c.source for c in found])
         both.update(f'{c.route} {c.source}' for c in found)
         progress('searching', n, len(questions))
-    if not any(routes): raise CpqaError(f'nothing was found for any of the {len(questions)} questions{": " + next(iter(errors)) if errors else ""}')
-    table = lambda labels: {name: {'rrf_score': round(m.rrf, 3), 'entropy': round(m.entropy, 3), 'share': interval_values({'': m.share})['']}
-                            for name, m in category_measures(labels, top).items()}
+    why = f': {next(iter(errors))}' if errors else ''
+    if not any(routes): raise CpqaError(f'nothing was found for any of the {len(questions)} questions{why}')
+    table = lambda labels: {name: {'rrf_score': round(m.rrf, 3), 'entropy': round(m.entropy, 3),
+                                   'share': interval_values({'': m.share})['']} for name, m in category_measures(labels, top).items()}
     return {'task': 'routes', 'n_questions': len(questions), 'n_without_documents': sum(not r for r in routes), 'top': top,
             'routes': table(routes), 'sources': table(sources), 'both': dict(sorted(both.items())), 'errors': dict(errors)}
 
