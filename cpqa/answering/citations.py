@@ -382,6 +382,9 @@ def _check(claim: DraftClaim, documents: Mapping[str, Document], support: Suppor
     document, place, differs = found
     span = widened(document, place.start, place.end)
     carries, why = _carried(text, document.text[slice(*span)], support)
+    if why and why.kind == 'too little':   # it quotes rightly, and beside the point
+        better, score, missing = _best(text, [document], support)
+        if better and missing is None: return _Verdict(CheckedClaim(text, (better,), score), True, wrong)
     return _Verdict(CheckedClaim(text, (replace(cite(document, span, carries), differs=differs),), carries, why), beside=wrong)
 
 def _located(quote: str, documents: list[Document]) -> tuple[Document, Found, tuple[str, ...]] | None:
@@ -432,7 +435,7 @@ class Checked(Record, frozen=True):
     citations: tuple[Citation, ...] = ()
     faults: tuple[Remark, ...] = ()
     dropped: int = 0
-    picked: int = 0    # claims without a quote of the model's, for which a sentence was found
+    picked: int = 0    # claims without a quote that carries them, for which a sentence of their papers was found
 
 def check_draft(
     draft: Draft,                        # what the model wrote

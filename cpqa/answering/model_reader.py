@@ -167,10 +167,9 @@ def _grounds(reader: 'LLMReader', g: Gathered) -> Grounds:
     "What is known when it is decided whether to ask a model."
     return Grounds(g.confidence, reader.abstain_below, len(g.evidence), g.ranked, g.threshold)
 
-def _fit(reader: 'LLMReader', g: Gathered, most: int | None = None, least: int = 0) -> Fitted:
+def _fit(reader: 'LLMReader', g: Gathered, most: int | None = None) -> Fitted:
     count = getattr(reader.llm, 'count', None) or estimated_tokens
-    return fitted(reader.prompt, g.question, g.evidence, g.documents, g.kind, g.options, reader.window, reader.max_tokens, count, most,
-                  least)
+    return fitted(reader.prompt, g.question, g.evidence, g.documents, g.kind, g.options, reader.window, reader.max_tokens, count, most, 1)
 
 def _read(reader: 'LLMReader', g: Gathered, fit: Fitted, blank: Answer, draft: Draft) -> Answer:
     "What is left of a draft."
@@ -201,7 +200,7 @@ def _tries(reader: 'LLMReader', g: Gathered, fit: Fitted, blank: Answer, asked: 
     "The first answer that stands, of up to 1 + `retries` replies; else the last, which abstains with its reason."
     note, last = '', blank
     for n in range(1 + reader.retries):
-        if n: fit = _fit(reader, g, _FEW, 1)
+        if n: fit = _fit(reader, g, _FEW)
         try: answer = _read(reader, g, fit, blank, asked.once(fit, note))
         except LLMError as e:
             asked.faults.append(e.kind)

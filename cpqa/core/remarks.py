@@ -130,7 +130,7 @@ _QUALITIES: Mapping[str, _Words] = {
     'confirmed': '{held} of {claims} claims confirmed by a quote from a document that was retrieved.', 'failed': _failed,
     'second reading': _second_reading,
     'items left out': '{n} named without a confirmed claim: left out.',
-    'picked': 'For {n} the model gave no quote, and the nearest sentence of its papers was taken.',
+    'picked': 'For {n} the model gave no quote that carries it, and the nearest sentence of its papers was taken.',
     'label denied': 'By our rules, the quotes point the other way than the label of the language model: read them before you believe it.',
 }
 
