@@ -20,6 +20,7 @@ from .terminal import (CommandGroup, OneOf, answer_system_choices, dollars, enco
 
 # %% ../nbs/cli_eval.ipynb #5f33c0d0
 if TYPE_CHECKING:
+    from cpqa.evaluation.collections import Questions
     from cpqa.retrieval.encoders import Encoder
 
 # %% ../nbs/cli_eval.ipynb #5f846ebd
@@ -130,16 +131,20 @@ _ANSWERED_BY = cloup.option_group('Asking a system',
     option('--replay', metavar='FILE', help='answer from such a file, without a key or a network'))
 
 # %% ../nbs/cli_eval.ipynb #b3911c7b
+def _drawn(name: str, data: str, only: list[str] | None, n: int | None, seed: int) -> 'Questions':
+    from cpqa.evaluation.answer_systems import drawn_by_kind
+    from cpqa.evaluation.datasets import load
+    known = load(name, data)
+    return drawn_by_kind(known if only is None else known.only(only), n, seed)
+
 def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int, args: dict[str, Any]) -> dict[str, Any]:
     "The report of a system that is asked now."
     from cpqa.core.llm_providers import language_model
-    from cpqa.evaluation.answer_systems import answering, answering_report, ask_all, drawn_by_kind
+    from cpqa.evaluation.answer_systems import answering, answering_report, ask_all
     from cpqa.evaluation.collections import LeakFree
-    from cpqa.evaluation.datasets import load
     from cpqa.evaluation.tables import kept_run
     from cpqa.retrieval.sources import Scope
-    known = load(name, data)
-    questions = drawn_by_kind(known if only is None else known.only(only), args['limit'], seed)
+    questions = _drawn(name, data, only, args['limit'], seed)
     llm = language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
                          window=args['window'])
     given = {key: args[key] for key in ('depth', 'reranker') if args[key] is not None}
@@ -173,6 +178,7 @@ def _answers(recorded: str | None, name: str, data: str, policy: Any, against: s
     if (recorded is None) == (asking['system'] is None):
         raise CpqaError('give --recorded FILE for answers that are there, or --system NAME for one that is asked now')
     if recorded is None: return _report(_asked(set_, data, policy, chosen, draw, asking), report)
+    if asking['limit']: chosen = [q.id for q in _drawn(set_, data, chosen, asking['limit'], draw)]   # those that a run of this draw was asked
     _report(evaluate_answers(recorded, name, data, policy, against, chosen, draw), report)
 
 # %% ../nbs/cli_eval.ipynb #e260d0e8

@@ -620,6 +620,8 @@ def test_a_system_is_asked_goes_on_and_replays(drinks, tmp_path):
         assert report(tmp_path, *live)['measures'] == first['measures'] and len(server.log) == 4
         capped = inside('eval', *argv[:-1], '8', '--llm', f'openai:toy@{server.url}', '--max-calls', '3', '--run-file', tmp_path/'capped')
         assert 'goes on from there' in complaint(capped) and len(Run.read(tmp_path/'capped').outcomes) == 3
+    recorded_too = scored(tmp_path, tmp_path/'run', drinks, 'wrong', '--limit', '4', '--against', tmp_path/'run')
+    assert value(recorded_too, 'accuracy') == value(first, 'accuracy') and recorded_too['comparison']['p_mcnemar'] == 1
     again = report(tmp_path, *argv, '--llm', 'openai:toy', '--replay', tmp_path/'tape')
     assert (again['measures'], again['n_failed']) == (first['measures'], 0)
 

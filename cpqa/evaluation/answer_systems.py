@@ -66,7 +66,9 @@ def answering(
     s = answer_system(system) if isinstance(system, str) else system
     if s.prompt and llm is None: raise CpqaError(f'the system {s.name} needs a language model: give llm, on the command line --llm')
     reading = Reading(llm, s.prompt, abstain_below=None) if s.prompt else Reading(abstain_below=ABSTAIN_BELOW)
-    return CancerQA(scope, Finding(**{**s.finding, **finding}), reading)
+    fields = {**s.finding, **finding}
+    if fields.get('reranker') == 'none': fields['above'] = None   # places are no scores, so none is above nought
+    return CancerQA(scope, Finding(**fields), reading)
 
 # %% ../../nbs/evaluation/answer_systems.ipynb #b796e016
 def as_asked(question: Question) -> tuple[AnswerKind, Options]:
