@@ -3,8 +3,8 @@
     python benchmarks/second_reader.py --llm openai:NAME@http://127.0.0.1:8081/v1 [--pairs 200] [--minutes 60] [--record FILE]
 
 Claims beside quotes of HealthVer's dev set (Supports, Refutes, Neutral), drawn with a fixed seed, as many of each label. Each is one call
-that sees nothing else (`cpqa.answering.second_reader`), and the shipped check reads the same pairs. Counted are three verdicts against three
-labels, how often "supports" is told from the rest by each, pairs without an opinion, which stay in, and seconds.
+that sees nothing else (`cpqa.answering.second_reader`), and the shipped check reads the same pairs. Counted are three verdicts against
+three labels, how often "supports" is told from the rest by each, pairs without an opinion, which stay in, and seconds.
 """
 import argparse
 import csv

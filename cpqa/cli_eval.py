@@ -178,7 +178,7 @@ def _answers(recorded: str | None, name: str, data: str, policy: Any, against: s
     if (recorded is None) == (asking['system'] is None):
         raise CpqaError('give --recorded FILE for answers that are there, or --system NAME for one that is asked now')
     if recorded is None: return _report(_asked(set_, data, policy, chosen, draw, asking), report)
-    if asking['limit']: chosen = [q.id for q in _drawn(set_, data, chosen, asking['limit'], draw)]   # those that a run of this draw was asked
+    if asking['limit']: chosen = [q.id for q in _drawn(set_, data, chosen, asking['limit'], draw)]   # what a run of this draw was asked
     _report(evaluate_answers(recorded, name, data, policy, against, chosen, draw), report)
 
 # %% ../nbs/cli_eval.ipynb #e260d0e8

@@ -268,7 +268,8 @@ def _words(document: Document) -> _Words:
 
 # %% ../../nbs/answering/citations.ipynb #008a6107
 _LEAD_INS = _FILLERS | frozenset('authors study studies trial review results researchers we they it found show shows showed shown '
-                                 'reported concluded in conclusion to however furthermore moreover thus therefore additionally according'.split())
+                                 'reported concluded in conclusion to however furthermore moreover thus therefore additionally '
+                                 'according'.split())
 _Near = tuple[tuple[str, ...], int, int]   # what differs, the first word in common, the end of the last
 
 def _aligned(x: list[str], gaps: set[int], words: _Words, a: int, b: int) -> _Near | None:
