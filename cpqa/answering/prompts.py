@@ -58,8 +58,8 @@ class Prompt(Record, frozen=True):
 
 # %% ../../nbs/answering/prompts.ipynb #edd75091
 _TEXT = {'type': 'string'}
-_CLAIM = {'type': 'object', 'properties': {'text': _TEXT, 'pmid': _TEXT, 'quote': _TEXT}, 'required': ['text', 'pmid', 'quote'],
-          'additionalProperties': False}
+_CLAIM: dict[str, Any] = {'type': 'object', 'properties': {'text': _TEXT, 'pmid': _TEXT, 'quote': _TEXT},
+                          'required': ['text', 'pmid', 'quote'], 'additionalProperties': False}
 _REPLY_PARTS: dict[str, dict[str, Any]] = {
     'reasoning': _TEXT,
     'claims': {'type': 'array', 'items': _CLAIM},
