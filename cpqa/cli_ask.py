@@ -19,7 +19,8 @@ from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .core.records import Answer, failed_parts
 from .terminal import (FAILED, OneOf, as_command, combinations, dollars, encoder_option, first_said, fraction, is_watched, kind_names,
-                           llm_choices, mistake, number, option, print_json, prompt_names, reranker_choices, segmenter_choices)
+                           llm_choices, mistake, number, option, print_json, prompt_names, reranker_choices, rewriter_choices, score,
+                           segmenter_choices)
 
 # %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ _SEARCHED = cloup.option_group('What is searched',
     option('--pmc', is_flag=True, help='with --source pubmed or auto: search the full texts of PubMed Central too'),
     option('--vectors', metavar='DIR',
            help='with --source pubmed or auto: search NCBI\'s vectors of PubMed by meaning, which  cpqa index medcpt  wrote'),
-    option('--rewriter', metavar='NAME', help='how the question becomes queries: rules (default with --source) or as-is'),
+    option('--rewriter', metavar='NAME', choices=rewriter_choices,
+           help='how the question becomes queries: {} (default: rules with --source, as-is without)'),
     option('--full-text', type=OneOf(lambda: ('none', 'reviews', 'all')), default='reviews', metavar='WHICH',
            help='which full texts to fetch from PubMed Central: {} (default: reviews)'),
     option('--segmenter', metavar='NAME', choices=segmenter_choices,
@@ -55,6 +57,8 @@ _SEARCHED = cloup.option_group('What is searched',
 # %% ../nbs/cli_ask.ipynb #8d35971b
 _FOUND = cloup.option_group('How it is found',
     option('--depth', type=number, default=50, metavar='N', help='documents whose passages are looked at (default 50)'),
+    option('--first', type=OneOf(lambda: ('bm25', 'dense', 'hybrid')), default='hybrid', metavar='NAME',
+           help='what finds documents: by words (bm25), by meaning (dense) or both (hybrid, the default)'),
     option('--ranked', type=number, default=150, metavar='N',
            help='of these, passages that are ranked, the best by words and by meaning (default 150)'),
     option('--passages', type=number, default=10, metavar='N', help='passages that are read (default 10)'),
@@ -64,6 +68,7 @@ _FOUND = cloup.option_group('How it is found',
     option('--combine', type=OneOf(combinations), metavar='NAME',
            help="{}: the reranker's own order, or that together with the order before (default: as suits the reranker)"),
     option('--budget', type=number, metavar='MS', help='milliseconds for ordering the passages (default: as long as it takes)'),
+    option('--above', type=score, metavar='SCORE', help='read only passages that the reranker scores above this (default: all)'),
     option('--threshold', type=fraction, metavar='P',
            help='read only passages that are relevant with at least this probability, 0 to 1 (default: all)'))
 
@@ -76,6 +81,8 @@ _WRITTEN = cloup.option_group('With a language model',
     option('--prompt', type=OneOf(prompt_names), default='passages', metavar='NAME',
            help='what it is shown, {}: passages (default), the text of five documents, as Stuhlmann et al. do, or nothing (cot)'),
     option('--strict', is_flag=True, help='leave out claims that fail the check (default: mark them)'),
+    option('--check', type=OneOf(lambda: ('llm',)), metavar='WHO',
+           help='llm: the model reads each claim beside its quote alone once more, and says where it disagrees (default: the rules alone)'),
     option('--adaptive', is_flag=True, help='ask the model alone first, and look up only where it is not certain'),
     option('--kind', type=OneOf(kind_names), metavar='KIND', help='what sort of answer to give: {} (default: as the question asks)'),
     option('--option', multiple=True, metavar='TEXT', help='an option to choose from; give it once for each'),
@@ -87,7 +94,7 @@ _WRITTEN = cloup.option_group('With a language model',
     option('--replay', metavar='FILE', help='answer from such a file, without a key or a network'))
 
 # %% ../nbs/cli_ask.ipynb #688f5e55
-_FOR_A_MODEL = ('prompt', 'strict', 'adaptive', 'kind', 'option', 'max_cost', 'record', 'replay', 'llm_timeout', 'window')
+_FOR_A_MODEL = ('prompt', 'strict', 'adaptive', 'check', 'kind', 'option', 'max_cost', 'record', 'replay', 'llm_timeout', 'window')
 
 def _language_model(args: SimpleNamespace) -> 'LLM | None':
     from cpqa.core.llm_providers import language_model
@@ -113,8 +120,8 @@ def _answerer(args: SimpleNamespace, progress: Any) -> 'CancerQA':
     cut = 'sentences' if args.segmenter is None else args.segmenter
     scope = Scope(args.source, args.library, args.since, args.until, args.full_text, pmc=args.pmc, vectors=args.vectors)
     finding = Finding(args.encoder, args.rewriter, cut, args.reranker, args.depth, args.ranked, args.passages, args.threshold,
-                      args.budget, args.combine)
-    reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure)
+                      args.budget, args.combine, args.first, args.above)
+    reading = Reading(_language_model(args), args.prompt, args.quotes, args.strict, args.adaptive, **sure, check=args.check or '')
     return CancerQA(scope, finding, reading, progress)
 
 # %% ../nbs/cli_ask.ipynb #f9f651d2

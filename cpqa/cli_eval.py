@@ -15,18 +15,21 @@ import cloup
 
 from .core.errors import CpqaError
 from .core.progress import progress_bars
-from .terminal import CommandGroup, OneOf, encoder_option, number, option, reranker_choices, seed, segmenter_choices, year
+from .terminal import (CommandGroup, OneOf, answer_system_choices, dollars, encoder_option, llm_choices, number, option,
+                           reranker_choices, seed, segmenter_choices, year)
 
 # %% ../nbs/cli_eval.ipynb #5f33c0d0
 if TYPE_CHECKING:
+    from cpqa.evaluation.collections import Questions
     from cpqa.retrieval.encoders import Encoder
 
 # %% ../nbs/cli_eval.ipynb #5f846ebd
 SEARCHES = ('bm25', 'dense', 'hybrid')
 
 def _report(report: dict[str, Any], path: str | None):
+    from cpqa.evaluation.answer_systems import answering_lines
     from cpqa.evaluation.tasks import report_lines
-    for line in report_lines(report): print(line)
+    for line in (answering_lines if report['task'] == 'answering' else report_lines)(report): print(line)
     if path: Path(path).write_text(json.dumps(report, ensure_ascii=False, indent=1) + '\n', encoding='utf-8')
 
 def _check_place(path: str | None):
@@ -111,8 +114,48 @@ def _passages(data: str, segmenter: str, retriever: str, reranker: str | None, e
     _report(found, report)
 
 # %% ../nbs/cli_eval.ipynb #c2b0bf6a
-@measure.add('answers', 'recorded answers to a question set',
-             option('--recorded', required=True, metavar='FILE',
+_ANSWERED_BY = cloup.option_group('Asking a system',
+    option('--system', metavar='NAME', choices=answer_system_choices, help='{}'),
+    option('--llm', metavar='MODEL', default='none', choices=llm_choices, help='what writes the answers: {} (default: none)'),
+    option('--library', metavar='DIR', help='what is searched (default: the demo notes)'), option('--reranker', metavar='NAME'),
+    option('--depth', type=number, metavar='N', help='documents that are looked at (default: as the system has it)'),
+    option('--limit', type=number, metavar='N', help='ask so many, drawn by --seed, in turn from each kind (default: all)'),
+    option('--run-file', metavar='FILE', help='keep the answers here; the same command goes on with it'),
+    option('--exclude-source', is_flag=True, help='leave out what a question was written from'),
+    option('--until', type=year, metavar='YEAR', help='leave out documents published after this year'),
+    option('--max-cost', type=dollars, metavar='USD', help='US dollars that may be spent'),
+    option('--max-calls', type=number, metavar='N', help='requests that may be made'),
+    option('--window', type=number, metavar='TOKENS', help='tokens that the model can hold'),
+    option('--llm-timeout', type=number, metavar='SECONDS', help='how long an answer may take'),
+    option('--record', metavar='FILE', help='keep what was asked and said, without keys'),
+    option('--replay', metavar='FILE', help='answer from such a file, without a key or a network'))
+
+# %% ../nbs/cli_eval.ipynb #b3911c7b
+def _drawn(name: str, data: str, only: list[str] | None, n: int | None, seed: int) -> 'Questions':
+    from cpqa.evaluation.answer_systems import drawn_by_kind
+    from cpqa.evaluation.datasets import load
+    known = load(name, data)
+    return drawn_by_kind(known if only is None else known.only(only), n, seed)
+
+def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int, args: dict[str, Any]) -> dict[str, Any]:
+    "The report of a system that is asked now."
+    from cpqa.core.llm_providers import language_model
+    from cpqa.evaluation.answer_systems import answering, answering_report, ask_all
+    from cpqa.evaluation.collections import LeakFree
+    from cpqa.evaluation.tables import kept_run
+    from cpqa.retrieval.sources import Scope
+    questions = _drawn(name, data, only, args['limit'], seed)
+    llm = language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
+                         window=args['window'])
+    given = {key: args[key] for key in ('depth', 'reranker') if args[key] is not None}
+    qa = answering(args['system'], llm, Scope(library=args['library'], until=args['until']), **given)
+    switches = LeakFree(args['exclude_source'], args['until']) if args['exclude_source'] or args['until'] else None
+    with progress_bars() as progress, kept_run(args['run_file']) as path:
+        return answering_report(ask_all(args['system'], qa, questions, path, seed, switches, progress), questions, policy, seed)
+
+# %% ../nbs/cli_eval.ipynb #b2f37803
+@measure.add('answers', 'answers to a question set, recorded ones or those of a system that is asked now',
+             option('--recorded', metavar='FILE',
                     help='JSON lines with id and raw (a text, or several, of which the commonest label counts), packed with gzip or not'),
              option('--dataset', 'name', required=True, metavar='NAME', help='see `cpqa datasets list`'),
              option('--data', required=True, metavar='DIR', help='the folder of its files, or one above it'),
@@ -121,8 +164,10 @@ def _passages(data: str, segmenter: str, retriever: str, reranker: str | None, e
              option('--against', metavar='FILE', help='a second file, compared question by question'),
              option('--only', metavar='FILE', help='count only the questions that are in this file of `cpqa datasets cmmqa`'),
              option('--seed', 'draw', type=seed, default=0, metavar='N',
-                    help='of the policy random and of the intervals (default 0)'), _JSON)
-def _answers(recorded: str, name: str, data: str, policy: Any, against: str | None, only: str | None, draw: int, report: str | None):
+                    help='of the policy random, of the intervals and of --limit (default 0)'), _JSON, _ANSWERED_BY,
+             short_help='answers to a question set', stopped=_GOES_ON)
+def _answers(recorded: str | None, name: str, data: str, policy: Any, against: str | None, only: str | None, draw: int,
+             report: str | None, **asking: Any):
     from cpqa.evaluation.datasets import read_cmmqa
     from cpqa.evaluation.datasets import dataset
     from cpqa.evaluation.tasks import evaluate_answers
@@ -130,7 +175,35 @@ def _answers(recorded: str, name: str, data: str, policy: Any, against: str | No
     set_ = dataset(name).name
     chosen = [a.question.id for a in read_cmmqa(only) if a.question.source == set_] if only else None
     if chosen == []: raise CpqaError(f'{only} holds no question of {set_}: make it again with that set')
+    if (recorded is None) == (asking['system'] is None):
+        raise CpqaError('give --recorded FILE for answers that are there, or --system NAME for one that is asked now')
+    if recorded is None: return _report(_asked(set_, data, policy, chosen, draw, asking), report)
+    if asking['limit']: chosen = [q.id for q in _drawn(set_, data, chosen, asking['limit'], draw)]   # what a run of this draw was asked
     _report(evaluate_answers(recorded, name, data, policy, against, chosen, draw), report)
+
+# %% ../nbs/cli_eval.ipynb #e260d0e8
+@measure.add('routes', 'by which route and from which source documents come, for questions of your own',
+             cloup.argument('questions', metavar='FILE'),
+             option('--source', metavar='SOURCE', help='demo, pubmed (live) or auto (default: the library by its words)'),
+             option('--library', metavar='DIR', help='a library to search (default: the demo notes)'),
+             option('--rewriter', metavar='NAME', help='how questions become queries: rules or as-is'),
+             option('--since', metavar='YEAR', help='only papers published in or after this year'),
+             option('--until', metavar='YEAR', help='only papers published in or before this year'),
+             option('--full-text', type=OneOf(lambda: ('none', 'reviews', 'all')), default='reviews', metavar='WHICH',
+                    help='which full texts to fetch: {} (default: reviews)'),
+             option('--top', type=number, default=5, metavar='N', help='documents of each question that count (default 5)'),
+             option('--plot', metavar='FILE', help='draw the shares, as PNG, SVG or PDF'), _JSON)
+def _routes(questions: str, source: str | None, library: str | None, rewriter: str | None, since: str | None, until: str | None,
+            full_text: str, top: int, plot: str | None, report: str | None):
+    from cpqa.evaluation.routes import evaluate_routes, plain_questions, plot_routes, routes_lines
+    from cpqa.pipeline import CancerQA, Finding
+    from cpqa.retrieval.sources import Scope
+    for path in (report, plot): _check_place(path)
+    asked, qa = plain_questions(questions), CancerQA(Scope(source, library, since, until, full_text), Finding(rewrite=rewriter))
+    with progress_bars() as progress: found = evaluate_routes(asked, qa, top, progress)
+    if plot: plot_routes(found).savefig(plot)
+    for line in routes_lines(found): print(line)
+    if report: Path(report).write_text(json.dumps(found, ensure_ascii=False, indent=1) + '\n', encoding='utf-8')
 
 # %% ../nbs/cli_eval.ipynb #5cec58b2
 datasets = CommandGroup('datasets', help='question sets: list, download, make CMMQA')

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['plain', 'source_line', 'counts_in_words', 'result_lines', 'by_paper', 'claim_line', 'claims_apart', 'claims_head',
            'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'nearest_lines', 'own_lines',
-           'after_lines', 'detail_lines', 'next_lines', 'question_lines', 'answer_text', 'answer_in_words',
-           'answer_html', 'trace_text']
+           'differs_in_words', 'after_lines', 'detail_lines', 'next_lines', 'question_lines', 'answer_text',
+           'answer_in_words', 'answer_html', 'trace_text']
 
 # %% ../nbs/display.ipynb #6c0307b0
 import shutil
@@ -76,9 +76,14 @@ def claims_apart(answer: Answer) -> bool:
     "Are there claims that the response does not tell already?"
     return bool(answer.claims) and 'claims' not in answer.told
 
+_MOST_NAMED = 3   # claims that are named where none holds
+
 def claims_head(claims: tuple[CheckedClaim, ...]) -> str:
-    "How many of the claims passed their check, in a sentence."
+    "How many of the claims passed their check, in a sentence; where none did, the first of them in the same line."
     held = sum(c.holds for c in claims)
+    if not held:
+        more = f'; and {n} more' if (n := len(claims) - _MOST_NAMED) > 0 else ''
+        return f'Not confirmed, so do not rely on it: {"; ".join(short(plain(c.text), 120) for c in claims[:_MOST_NAMED])}{more}'
     if held == len(claims): return 'Its one claim passed the check:' if held == 1 else f'All {held} claims passed the check:'
     return f'{held} of {len(claims)} {"claim" if len(claims) == 1 else "claims"} passed the check; do not rely on the others:'
 
@@ -134,10 +139,16 @@ def own_lines(answer: Answer) -> list[str]:
     below = {f'“{c.quote}” [{c.label}]' for c in answer.citations}
     return [line for line in answer.response.split('\n') if line not in below]
 
+def differs_in_words(citation: Citation) -> str:
+    "What a model's quote lacks or adds of the sentence that is shown, in brackets, or ''."
+    words = {sign: ' '.join(plain(w[1:]) for w in citation.differs if w[:1] == sign) for sign in '-+'}
+    said = [f'{what} “{short(words[sign], 80)}”' for sign, what in (('-', 'lacks'), ('+', 'adds')) if words[sign]]
+    return f' (the model\'s quote {" and ".join(said)})' if said else ''
+
 def _quotes_below(answer: Answer, quotes: Iterable[Citation]) -> str:
     "The quotes of a paper that the lines above do not hold already."
     above = '\n'.join(own_lines(answer))
-    return ' '.join(f'“{plain(c.quote)}”' for c in quotes if c.quote not in above)
+    return ' '.join(f'“{plain(c.quote)}”{differs_in_words(c)}' for c in quotes if c.quote not in above)
 
 def after_lines(answer: Answer) -> list[str]:
     "What is said below the sources: the reason, how new, by which model."
@@ -180,7 +191,7 @@ def _one_answer(answer: Answer, details: bool) -> list[Any]:
     if result := result_lines(answer): blocks.append(Text('\n'.join(map(plain, result)) + '\n', style='bold'))
     blocks += [Text(plain(line) + '\n') for line in own_lines(answer)]
     if claims_apart(answer):
-        said = [f'- {claim_line(c, answer.citations)}' for c in answer.claims]
+        said = [f'- {claim_line(c, answer.citations)}' for c in answer.claims if details or any(c.holds for c in answer.claims)]
         blocks.append(Text('\n'.join([claims_head(answer.claims), *said]) + '\n'))
     if near := nearest_lines(answer): blocks.append(Text(_NEAREST))
     blocks += [Text(f'{n}. {line}\n   {url}', style='italic') for n, (line, url) in enumerate(near or found_lines(answer), 1)]
@@ -231,10 +242,11 @@ def _items(tag: str, lines: Iterable[str]) -> str: return f'<{tag}>{"".join(all_
 def _one_html(answer: Answer) -> str:
     "The question and all that answers it."
     near, details = nearest_lines(answer), detail_lines(answer)
-    claims = [_claim_html(c, answer.citations) for c in answer.claims] if claims_apart(answer) else []
+    apart = claims_apart(answer)
+    claims = [_claim_html(c, answer.citations) for c in answer.claims] if apart and any(c.holds for c in answer.claims) else []
     terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
     parts = [_lines_html([*question_lines(answer), *result_lines(answer)], strong=True), _lines_html(own_lines(answer)),
-             _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if claims else '', _lines_html([_NEAREST] if near else []),
+             _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if apart else '', _lines_html([_NEAREST] if near else []),
              _items('ol', [_found_html(*found) for found in (near or found_lines(answer))]),
              _items('ol', [_source_html(answer, quotes) for quotes in by_paper(answer.citations)]),
              _lines_html([*after_lines(answer), *next_lines(answer)]),
@@ -286,8 +298,10 @@ def trace_text(answer: Answer, most: int = 20) -> Group:
             n in sorted(counts.items()))
     documents = ([c['id'], c['route'], c['source'], c['term_rank'] or '', c['dense_rank'] or ''] for c in found[:most])
     dropped = Counter(trace.get('dropped', {}).values())
-    return Group(_table('The ladder', ('', 'query', 'hits', 'new', 'why'), ladder),
+    texts = [f'Searched by meaning: {plain(t)}' for t in trace.get('texts', ())]
+    made = [f'The ladder was made by: {plain(trace["rewriter"])}'] if trace.get('rewriter') else []
+    return Group(*map(Text, made), _table('The ladder', ('', 'query', 'hits', 'new', 'why'), ladder),
                  _table('Routes and sources', ('route', 'source', 'documents'), ways),
-                 _table('Documents', ('id', 'route', 'source', 'term', 'dense'), documents),
+                 _table('Documents', ('id', 'route', 'source', 'term', 'dense'), documents), *map(Text, texts),
                  *([Text('Left out: ' + ', '.join(f'{n} {plain(why)}' for why, n in dropped.items()))] if dropped else []),
                  *([Text(plain(_ranked(trace['passages'])))] if 'passages' in trace else []))

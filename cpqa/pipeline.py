@@ -8,7 +8,7 @@ __all__ = ['Way', 'clean_question', 'asked_in', 'Timings', 'Finding', 'CancerQA'
 # %% ../nbs/pipeline.ipynb #27dd1d1a
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +90,7 @@ _FIRST_STAGE = 100   # hits of each search that are fused
 class Finding:
     "How evidence is found. Raises `CpqaError`."
     encoder: AnyEncoder | None = None              # or its name; None: that of the library, or the embedded one
-    rewrite: str | Rewriter | None = None          # question -> ladder: 'rules' or 'as-is', or a rewriter; None: as the scope wants
+    rewrite: str | Rewriter | None = None          # question -> ladder: 'as-is', a name of `REWRITERS`, a rewriter; None: as fits
     segmenter: str | Segmenter = 'sentences'       # of documents that come live, or its name; a library's are cut already
     reranker: str | Reranker = 'default'           # of the passages, or its name; 'default' is the cross-encoder that comes with cpqa
     depth: int = 50                                # documents whose passages are looked at
@@ -99,8 +99,11 @@ class Finding:
     threshold: float | None = None                 # passages that are less probably relevant are not read
     budget_ms: float | None = None                 # for ranking the passages; None: as long as it takes
     combine: Combine | None = None                 # 'reranker' alone, its 'sum' or 'fusion' with what was before; None: as suits it
+    first: Way = 'hybrid'                          # what finds documents: by words ('bm25'), by meaning ('dense'), or both
+    above: float | None = None                     # passages whose score of the reranker is not above this are not read
 
     def __post_init__(self):
+        if self.first not in get_args(Way): raise CpqaError(f'{self.first!r} finds nothing: choose {", ".join(get_args(Way))}')
         check_encoder(self.encoder)   # wrong names are refused before anything is loaded
         if isinstance(self.reranker, str): RERANKERS.check(self.reranker)
         if isinstance(self.segmenter, str): SEGMENTERS.check(self.segmenter)
@@ -110,11 +113,11 @@ class Finding:
         if self.budget_ms is not None and not self.budget_ms >= 0:
             raise CpqaError(f'the budget is in milliseconds, at least 0, got {self.budget_ms}')
 
-    def rewriter(self, scope: Scope) -> Rewriter:
-        "The rewriter that is meant: a source is searched by a ladder, a library alone as the question stands."
+    def rewriter(self, scope: Scope, llm: LLM | None = None) -> Rewriter:
+        "The rewriter that is meant, for some with `llm`: a source is searched by a ladder, a library alone as the question stands."
         how = self.rewrite or (AsIs.name if scope.as_it_stands else 'rules')
         if not isinstance(how, str): return how
-        return AsIs() if how == AsIs.name else rewriter(how)
+        return AsIs() if how == AsIs.name else rewriter(how, llm)
 
 # %% ../nbs/pipeline.ipynb #46b993fe
 class _Engines:
@@ -198,7 +201,8 @@ class _Parts:
     "What `CancerQA` opens when it is needed."
     def __init__(self, scope: Scope, finding: Finding, reading: Reading, progress: Progress | None):
         self.scope, self.finding, self.reading, self.progress = scope, finding, reading, progress
-        self.rewriter, self.engines = finding.rewriter(scope), _Engines(scope, finding, progress)
+        self.rewriter, self.engines = finding.rewriter(scope, reading.model), _Engines(scope, finding, progress)
+        self.without: frozenset[str] = frozenset()   # ids that must not be used
         self.opened = _Opened(self.engines, scope.shelf)
 
     def current(self) -> Self:
@@ -254,6 +258,12 @@ class _Steps(_Parts):
         """The first `depth` hits ordered by their best passages, as the library keeps them or else cut now, or by a title alone;
         the others behind."""
         return _reranked(self, query, hits, reranker)
+
+    def leaving_out(self, ids: Iterable[str]) -> Self:
+        "The same, which uses no document with one of these ids, as those that a question was written from."
+        qa = copy.copy(self)
+        qa.without = frozenset(ids)
+        return qa
 
     def second(self, name: str, vectors: PassageVectors | None = None) -> Reranker:
         "The reranker of this name, loaded once; the cosine takes the vectors that are there."
@@ -355,11 +365,13 @@ def _second(qa: _Steps, name: str, vectors: PassageVectors | None) -> Reranker:
 # %% ../nbs/pipeline.ipynb #a51376c3
 def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSource) -> HSRDR:
     scope = qa.scope
+    first, deep = qa.finding.first, max(_FIRST_STAGE, qa.finding.depth)
     wide = scope.vectors is not None and isinstance(source, PubMedSource)   # not where a library stands in for PubMed
     own = getattr(source, 'meaning', None)   # an engine finds by meaning in itself
     dense = qa.engines.pubmed_vectors if wide else own(known) if own else Meaning(qa, known)
-    return HSRDR(source.search, dense, source.fetch, qa.rewriter, scope.since, scope.until, _FIRST_STAGE, qa.finding.depth,
-                 full=source.full_texts, full_text=scope.full_text, also=getattr(source, 'by_full_text', ()))
+    return HSRDR(None if first == 'dense' else source.search, None if first == 'bm25' else dense, source.fetch, qa.rewriter,
+                 scope.since, scope.until, deep, qa.finding.depth, full=source.full_texts, full_text=scope.full_text,
+                 also=getattr(source, 'by_full_text', ()), without=qa.without)
 
 # %% ../nbs/pipeline.ipynb #08b1745e
 def _two_stage(qa: _Steps, vectors: PassageVectors | None) -> TwoStage:
@@ -371,8 +383,9 @@ def _two_stage(qa: _Steps, vectors: PassageVectors | None) -> TwoStage:
         raise CpqaError(f'the threshold is a probability, and the scores of the reranker {ranker.describe().get("reranker")} have none: '
                         f'rerank by {known}, or leave out the threshold')
     segmenter = None if vectors is None else _reads(qa, vectors)
-    return TwoStage(vectors, ranker, calibrator=sure, threshold=threshold, ranked=qa.finding.ranked, budget_ms=qa.finding.budget_ms,
-                    combine=qa.finding.combine, segmenter=segmenter)
+    f = qa.finding
+    return TwoStage(vectors, ranker, combine=f.combine, calibrator=sure, threshold=threshold, above=f.above, ranked=f.ranked,
+                    budget_ms=f.budget_ms, segmenter=segmenter)
 
 def _has_probability(qa: _Steps, name: str) -> bool:
     "Is there a calibrator for the scores that the reranker of this name gives here?"

@@ -18,6 +18,7 @@ from cpqa.evaluation.collections import Question, Questions, read_qrels
 from cpqa.evaluation.runs import Outcome, Run, System, run
 from cpqa.libraries import build_index
 from cpqa.literature.library import build_library
+from cpqa.testing.model_server import LLMServer
 from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import prepare_encoder
 from cpqa.retrieval.term_search import fuse
@@ -604,6 +605,42 @@ def test_passages_with_vectors_and_a_run_file(trials, tmp_path):
     assert value(first, 'Hits@5') == 1     # all three passages of each article are found, and 'less' is half in its second
     assert report(tmp_path, *argv)['measures'] == first['measures'] and (tmp_path/'run').read_bytes() == before
     assert 'a run of another system' in complaint(inside('eval', *argv, '--scope', 'global'))
+
+
+# ---- eval answers by a system, and eval routes
+
+def test_a_system_is_asked_goes_on_and_replays(drinks, tmp_path):
+    says = {'reasoning': 'Bees.', 'response': 'It is wine.', 'label': 'B', 'status': 'answered'}
+    argv = ['answers', '--system', 'cot', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '4']
+    with LLMServer(lambda messages, schema: json.dumps(says)) as server:
+        live = [*argv, '--llm', f'openai:toy@{server.url}', '--record', tmp_path/'tape', '--run-file', tmp_path/'run']
+        first = report(tmp_path, *live)
+        assert (first['n_asked'], first['n_gold'], first['n_failed'], len(server.log)) == (4, 4, 0, 4)
+        assert first['tokens']['out'] > 0 and value(first, 'answered') == 1 and value(first, 'accuracy') * 4 in range(5)
+        assert report(tmp_path, *live)['measures'] == first['measures'] and len(server.log) == 4
+        capped = inside('eval', *argv[:-1], '8', '--llm', f'openai:toy@{server.url}', '--max-calls', '3', '--run-file', tmp_path/'capped')
+        assert 'goes on from there' in complaint(capped) and len(Run.read(tmp_path/'capped').outcomes) == 3
+    recorded_too = scored(tmp_path, tmp_path/'run', drinks, 'wrong', '--limit', '4', '--against', tmp_path/'run')
+    assert value(recorded_too, 'accuracy') == value(first, 'accuracy') and recorded_too['comparison']['p_mcnemar'] == 1
+    again = report(tmp_path, *argv, '--llm', 'openai:toy', '--replay', tmp_path/'tape')
+    assert (again['measures'], again['n_failed']) == (first['measures'], 0)
+
+
+@pytest.mark.parametrize(('more', 'why'), [([], 'give --recorded FILE'), (['--system', 'magic'], 'choose cot, naive'),
+                                           (['--system', 'cot'], 'on the command line --llm')], ids=spoken)
+def test_a_system_that_cannot_be_asked(more, why, drinks):
+    assert why in complaint(inside('eval', 'answers', *more, '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong'))
+
+
+def test_routes_of_ones_own_questions(garden, tmp_path):
+    library = build_library([Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.')], tmp_path/'library')
+    (tmp_path/'mine.txt').write_text('Where does tea grow?\n{"question": "Where does rice grow?"}\n')
+    to = ['--json', tmp_path/'routes.json', '--plot', tmp_path/'r.svg']
+    out = went('eval', 'routes', tmp_path/'mine.txt', '--library', library.folder, *to)
+    found = json.loads((tmp_path/'routes.json').read_text())
+    assert '2 questions, 0 without documents' in out and (tmp_path/'r.svg').stat().st_size > 1000
+    assert set(found['sources']) == {'D1'} and found['routes']['E2']['share']['value'] > 0
+    assert 'cannot be read' in complaint(inside('eval', 'routes', tmp_path/'gone.txt'))
 
 
 # ---- eval answers

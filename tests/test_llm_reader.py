@@ -25,6 +25,7 @@ SHELF = {d.id: d for d in (TEA, RICE)}
 FOUND = [Evidence(Passage.of(d, 0, len(d.text)), score=1 / n, route='E3') for n, d in enumerate(SHELF.values(), 1)]
 QUESTION = 'Does ginger tea lower the rate of nausea?'
 SOUND = {'text': 'Ginger tea lowered the rate of nausea.', 'pmid': '101', 'quote': 'Ginger tea lowered the rate of nausea.'}
+BESIDE = {'text': 'Two people who ate rice had heartburn.', 'pmid': '202', 'quote': 'Two people had heartburn.'}
 PLANTED = 'SWALLOW-THE-WHOLE-BOTTLE'
 
 
@@ -104,6 +105,43 @@ def test_fifty_copies_of_a_claim_are_one():
     assert (fifty.claims, fifty.reason, fifty.response) == (once.claims, once.reason, once.response) and len(once.claims) == 1
     prose = {'response': f'{SOUND["text"]} ' * 50, 'used_PMIDs': ['101'], 'label': 'yes', 'status': 'answered', 'reasoning': ''}
     assert len(answered(prose, prompt='stuhlmann').claims) == 1
+
+
+def test_what_is_said_of_two_papers_is_one_claim_with_two_sources():
+    also = {'303': Document('303', 'Again', 'We repeated it. Ginger tea lowered the rate of nausea in this study too.')}
+    other = SOUND | {'text': 'Ginger tea LOWERED the nausea rate', 'pmid': '999'}
+    twice = answered(good(SOUND, SOUND | {'pmid': '303'}, other, label='yes'),
+                     documents=SHELF | also, evidence=[*FOUND, Evidence(Passage.of(also['303'], 0, 20), 0.1)])
+    assert [(c.holds, [x.pmid for x in c.citations]) for c in twice.claims] == [(True, ['101', '303']), (False, [])]
+    assert twice.response.count(SOUND['text']) == 1 and '[PMID 101; PMID 303]' in twice.response
+
+
+def test_claims_that_all_fail_are_asked_for_once_more_and_shorter():
+    many = {str(n): Document(str(n), text=f'Tea number {n} lowered the rate of nausea.') for n in range(1, 7)}
+    found = [Evidence(Passage.of(d, 0, len(d.text)), 1 / int(id)) for id, d in many.items()]
+    lost, kept = ({'text': 'Tea lowered the rate of nausea.', 'pmid': '2', 'quote': f'Tea number {n} lowered the rate of nausea.'}
+                  for n in (7, 2))
+    model = Scripted(good(lost, label='yes'), good(kept, label='yes'))
+    answer = LLMReader(model).read(Gathered(QUESTION, found, many, 'yesno'))
+    assert (answer.label, answer.used_PMIDs, answer.trace['reader']['faults']) == ('yes', ('2',), ['none confirmed'])
+    (first, narrow), (second, narrower) = model.asked
+    shown = [json.loads(messages[1].content.split('\n\n')[1])['passages'] for messages in (first, second)]
+    assert [len(s) for s in shown] == [6, 3] and 'could not be used: none of its claims' in second[1].content
+    assert narrow['properties']['claims']['items']['properties']['pmid']['enum'] == [*many]
+    assert narrower['properties']['claims']['minItems'] == 1 and narrower['properties']['claims']['maxItems'] == 6
+
+
+@pytest.mark.parametrize(('reply', 'label', 'held'), [
+    (f'Yes. {SOUND["text"]} It also whitens teeth within days.', 'yes', [True, False]),
+    (f'**Answer: yes**\n\n- {SOUND["text"]} [101]', 'yes', [True]),
+    ('{"claims": [' + json.dumps(SOUND) + ', {"text": "It wh', '', [True]),
+    ('The answer is no: ginger tea raised the rate of nausea.', 'no', [False]),
+])
+def test_prose_is_cut_into_claims_and_each_is_checked(reply, label, held):
+    answer = answered(reply)
+    assert [c.holds for c in answer.claims] == held or not any(held)
+    if any(held): assert (answer.label, answer.used_PMIDs, answer.usage['calls']) == (label, ('101',), 1)
+    else: assert answer.abstained and answer.usage['calls'] == 2
 
 
 def test_a_draft_without_end_is_not_shown_to_its_end():
@@ -189,8 +227,8 @@ def test_a_claim_that_fails_is_marked_dropped_and_never_enough(claim):
     alone = answered(good(claim, label='yes'))
     declined(alone, 'none could be confirmed: ')
     assert [c.holds for c in alone.claims] == [False]
-    marked, dropped = (answered(good(SOUND, claim, label='yes'), strict=strict) for strict in (False, True))
-    assert marked.label == dropped.label == 'yes' and marked.used_PMIDs == dropped.used_PMIDs == ('101',)
+    marked, dropped = (answered(good(BESIDE, claim, label='yes'), strict=strict) for strict in (False, True))
+    assert marked.label == dropped.label == 'yes' and marked.used_PMIDs == dropped.used_PMIDs == ('202',)
     assert marked.response.count('[not confirmed: ') == 1 and 'Marked: 1' in marked.reason
     assert 'not confirmed' not in dropped.response and len(dropped.claims) == 1 and 'Left out: 1' in dropped.reason
     assert (marked.trace['reader']['dropped'], dropped.trace['reader']['dropped']) == (0, 1)
@@ -211,10 +249,9 @@ def test_retracted_papers_are_neither_shown_nor_cited():
 
 
 def test_items_need_a_claim_that_names_them():
-    heart = {'text': 'Two people who ate rice had heartburn.', 'pmid': '202', 'quote': 'Two people had heartburn.'}
-    answer = answered(good(heart, items=['Heartburn', 'nausea', '<b>heartburn</b>', 'heart', 7]), kind='list')
+    answer = answered(good(BESIDE, items=['Heartburn', 'nausea', '<b>heartburn</b>', 'heart', 7]), kind='list')
     assert answer.items == ('Heartburn',) and '4 named without' in answer.reason and answer.response.startswith('Heartburn.\n')
-    declined(answered(good(heart, items=['nausea']), kind='factoid'), 'no confirmed claim')
+    declined(answered(good(BESIDE, items=['nausea']), kind='factoid'), 'no confirmed claim')
     assert carried(['a'], [CheckedClaim('Vitamin A helps.')]) == ('a',) and carried(['a'], [CheckedClaim('Tea helps.')]) == ()
 
 

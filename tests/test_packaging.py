@@ -22,7 +22,7 @@ from cpqa.testing.toy_corpus import TOY
 from cpqa.retrieval.openvino_models import CARD, FILES, PAGE, read_card
 
 pytestmark = pytest.mark.release
-EXTRAS = {'offline', 'models', 'llm', 'eval', 'longform', 'notebooks', 'quantize', 'milvus', 'train', 'dev'}
+EXTRAS = {'offline', 'models', 'llm', 'gguf', 'eval', 'longform', 'notebooks', 'quantize', 'milvus', 'train', 'dev'}
 HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn',
          'ir_measures', 'nltk',
          'bert_score', 'nbdev', 'anthropic', 'openai', 'pymilvus']

@@ -45,7 +45,7 @@ class Scripted:
     "A model that gives one answer after another, the last for ever."
     def __init__(self, *answers): self.answers, self.asked = answers, []
 
-    def complete(self, messages, *, max_tokens=1024, temperature=0.0):
+    def complete(self, messages, *, max_tokens=1024, temperature=0.0, schema=None):
         self.asked.append(list(messages))
         said = self.answers[min(len(self.asked), len(self.answers)) - 1]
         if isinstance(said, Exception): raise said

@@ -4,22 +4,25 @@
 
 # %% auto #0
 __all__ = ['LEAST_QUOTE', 'WITHHELD', 'FAULTS', 'Found', 'find_quote', 'fault', 'checked', 'unsafe', 'commands', 'widened',
-           'Supports', 'cite', 'fault_group', 'Checked', 'check_draft']
+           'near_quote', 'Supports', 'cite', 'fault_group', 'Checked', 'check_draft']
 
 # %% ../../nbs/answering/citations.ipynb #29ae761e
 import re
 import unicodedata
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
 from rapidfuzz.distance import Levenshtein
 
 from .figures import misfits
-from .polarity import NEGATIONS, opposed
+from .polarity import CUES, NEGATIONS, opposed
 from .replies import Draft, DraftClaim, plain_pmid
+from .subject import medicines
 from .support import ClaimSupport, Support
 from ..core.errors import CpqaError
 from ..core.records import CheckedClaim, Citation, Document, Record
@@ -225,6 +228,93 @@ def widened(document: Document, start: int, end: int) -> Span:
     a, b = min([start, *(s[0] for s in touched)]), max([end, *(s[1] for s in touched)])
     return (a, b) if b - a <= max(_WALL, end - start) else (start, end)
 
+# %% ../../nbs/answering/citations.ipynb #e2badf7e
+_LINKS = 'may might could can should would if unless only before after during than and or to versus vs both either neither'
+_worded = lambda words: '|'.join(w.replace('*', r'\w*') for w in words.split() if '_' not in w)
+_DENIES, _TURNS_IT = re.compile(_worded(NEGATIONS)), re.compile(_worded(' '.join([NEGATIONS, _LINKS, *(c.words for c in CUES)]))
+                                                                + r'|(?:un|in|im|ir|non|dis)\w{4,}')
+_DRUG = re.compile(r'\w{2,}(?:mab|nib|platin|taxel|rubicin|lidomide|cillin|statin|ciclib|parib|lisib|azole|grastim|pril|sartan|leucel|'
+                   r'trexate|tabine|blastine|cristine|relbine|poside|tecan|relin|limus|zomib|dronate|vir|olol|formin|gliptin|xaban|parin|'
+                   r'sone|solone|oxifen|trozole|estrant|lutamide)')
+
+def _ordinary(word: str) -> bool:
+    "May a folded word be missing from a sentence without turning what it says?"
+    named = word in medicines() or _DRUG.fullmatch(word)
+    return word in _FILLERS or word.isalpha() and word not in _FIXED and not _TURNS_IT.fullmatch(word) and not named
+
+# %% ../../nbs/answering/citations.ipynb #47a61287
+_MOST_LEFT, _MOST_SKIPPED = 3, 40   # words
+_ASIDE = re.compile(r'\s*[(\[][^()\[\]]{1,120}[)\]][,;]?\s*')
+
+class _Words(NamedTuple):
+    "A text with its folded form, the words in that, and the place in the text of each folded letter."
+    original: str
+    folded: str
+    marks: list[re.Match]
+    places: list[int]
+
+    def said(self, a: int, b: int) -> list[str]: return [m[0] for m in self.marks[a:b]]
+    def span(self, a: int, b: int) -> Span: return self.places[self.marks[a].start()], self.places[self.marks[b - 1].end() - 1] + 1
+
+    def may_lack(self, a: int, b: int, gap: bool) -> bool:
+        "May the words `a` to `b` be missing from a quote, which has an ellipsis there or not?"
+        between = self.folded[self.marks[a - 1].end():self.marks[b].start()] if 0 < a and b < len(self.marks) else ''
+        if gap or _ASIDE.fullmatch(between): return b - a <= _MOST_SKIPPED and not any(map(_DENIES.fullmatch, self.said(a, b)))
+        return b - a <= _MOST_LEFT and all(map(_ordinary, self.said(a, b))) and self.original[slice(*self.span(a, b))].islower()
+
+def _words(document: Document) -> _Words:
+    text, places = _folded(document.text)
+    return _Words(document.text, text, [*_TOKEN.finditer(text)], places)
+
+# %% ../../nbs/answering/citations.ipynb #008a6107
+_LEAD_INS = _FILLERS | frozenset('authors study studies trial review results researchers we they it found show shows showed shown '
+                                 'reported concluded in conclusion to however furthermore moreover thus therefore additionally '
+                                 'according'.split())
+_Near = tuple[tuple[str, ...], int, int]   # what differs, the first word in common, the end of the last
+
+def _aligned(x: list[str], gaps: set[int], words: _Words, a: int, b: int) -> _Near | None:
+    "A quote's words `x`, with ellipses before those in `gaps`, beside the words `a` to `b`; None where something differs that may not."
+    ops = [(o.tag, o.src_start, o.src_end, a + o.dest_start, a + o.dest_end) for o in Levenshtein.opcodes(x, words.said(a, b))]
+    same = [o for o in ops if o[0] == 'equal']
+    if not same: return None
+    first, last, lacks, adds = same[0][3], same[-1][4], list[str](), list[str]()
+    for tag, i, j, c, d in ops:
+        known = _LEAD_INS if d <= first else _FILLERS
+        if tag != 'equal' and (d <= first or c >= last): tag, c, d = 'delete', c, c   # what the sentence has there is no matter
+        if tag == 'replace' and (j - i != d - c or not all(map(_slip, x[i:j], words.said(c, d)))): return None
+        if tag == 'delete' and not known.issuperset(x[i:j]): return None
+        if tag == 'insert' and not words.may_lack(c, d, i in gaps): return None
+        if tag == 'delete': adds += x[i:j]
+        if tag == 'insert': lacks += words.said(c, d)
+    kept = sum(o[2] - o[1] for o in same)
+    if kept < max(4, len(adds)) or not gaps and 2 * len(lacks) > kept: return None
+    return (*(f'-{w}' for w in lacks), *(f'+{w}' for w in adds)), first, last
+
+# %% ../../nbs/answering/citations.ipynb #39058d1b
+_GAP = re.compile(r'\s*[\[(]?\.{3,}[\])]?\s*')
+_LEAST_WORDS, _MOST_WORDS = 5, 200   # of a quote
+
+def _windows(document: Document, words: _Words, wanted: set[str]) -> list[Span]:
+    "The words of three sentences that hold most of the `wanted` words, each alone and with its neighbours."
+    starts = [start for start, _ in _spans(document)]
+    of = [max(0, bisect(starts, words.places[m.start()]) - 1) for m in words.marks]
+    held = Counter(n for m, n in zip(words.marks, of) if m[0] in wanted)
+    pairs = {(max(0, n - back), n + on) for n, _ in held.most_common(3) for back in (0, 1) for on in (1, 2)}
+    return sorted((bisect(of, a - 1), bisect(of, b - 1)) for a, b in pairs)
+
+def near_quote(quote: str, document: Document) -> tuple[Found, tuple[str, ...]] | None:
+    "The span of `document` that is nearest to `quote`, and the words that it lacks (-) or adds (+); None where more differs than may."
+    x, gaps = list[str](), set[int]()
+    for part in _GAP.split(_core(_folded(quote)[0])):
+        if x: gaps.add(len(x))
+        x += _TOKEN.findall(part)
+    if not _LEAST_WORDS <= len(x) <= _MOST_WORDS: return None
+    words = _words(document)
+    near = [f for a, b in _windows(document, words, set(x)) if (f := _aligned(x, gaps, words, a, b))]
+    if not near: return None
+    differs, first, last = min(near, key=lambda f: len(f[0]))
+    return Found(*words.span(first, last), len(differs)), differs
+
 # %% ../../nbs/answering/citations.ipynb #1d9441db
 class Supports(Protocol):
     "Anything that says how well a quote carries a claim, and what is wrong where it does not."
@@ -257,11 +347,14 @@ def cite(document: Document, span: Span, score: float) -> Citation:
     return Citation(document.id, document.text[start:end], start, end, score, document.title, document.year,
                     document.journal, document.url, source_of(document), document.status, study_kind(document))
 
+_PICKED = 0.4   # of a claim's words must stand in the sentence that is chosen for it
+
 def _best(claim: str, documents: Iterable[Document], support: Supports) -> tuple[Citation | None, float | None, Remark | None]:
     words = set(ENGLISH.analyze(claim))
     spans = ((n, d, (a, b)) for n, d in enumerate(documents) for a, b in _spans(d))
     near = sorted(((-len(words & set(ENGLISH.analyze(d.text[slice(*span)]))), n, d, span) for n, d, span in spans), key=lambda x: x[:2])[:5]
-    said = [(*_carried(claim, d.text[slice(*span)], support), d, span) for shared, _, d, span in near if shared]
+    said = [(*_carried(claim, d.text[slice(*span)], support), d, span) for shared, _, d, span in near
+            if -shared >= _PICKED * len(words) > 0]
     if not said: return None, None, remark('no word shared')
     score, why, d, span = min(said, key=lambda x: (x[1] is not None, -x[0]))
     return cite(d, span, score), score, None if why is None else remark('nearest', why)
@@ -285,14 +378,23 @@ def _check(claim: DraftClaim, documents: Mapping[str, Document], support: Suppor
         if claim.pmid: return failed(remark('no quote', id=sound[0].id))
         citation, score, why = _best(text, sound, support)
         return _Verdict(CheckedClaim(text, (citation,) if citation else (), score, why), why is None, wrong)
-    found = [(d, f) for d in sound if (f := find_quote(claim.quote, d))]
+    found = _located(claim.quote, sound)
     if not found: return failed(_not_found(claim.quote, sound, documents))
-    document, span = found[0][0], widened(found[0][0], found[0][1].start, found[0][1].end)
+    document, place, differs = found
+    span = widened(document, place.start, place.end)
     carries, why = _carried(text, document.text[slice(*span)], support)
-    return _Verdict(CheckedClaim(text, (cite(document, span, carries),), carries, why), beside=wrong)
+    if why and why.kind == 'too little':   # it quotes rightly, and beside the point
+        better, score, missing = _best(text, [document], support)
+        if better and missing is None: return _Verdict(CheckedClaim(text, (better,), score), True, wrong)
+    return _Verdict(CheckedClaim(text, (replace(cite(document, span, carries), differs=differs),), carries, why), beside=wrong)
+
+def _located(quote: str, documents: list[Document]) -> tuple[Document, Found, tuple[str, ...]] | None:
+    "Where a quote stands, or else what is nearest to it, with the words that differ."
+    if exact := next(((d, f, ()) for d in documents if (f := find_quote(quote, d))), None): return exact
+    return next(((d, *near) for d in documents if (near := near_quote(quote, d))), None)
 
 def _not_found(quote: str, sound: list[Document], documents: Mapping[str, Document]) -> Remark:
-    elsewhere = next((d.id for d in documents.values() if find_quote(quote, d)), '')
+    elsewhere = found[0].id if (found := _located(quote, [*documents.values()])) else ''
     return remark('not there', id=sound[0].id, elsewhere=elsewhere)
 
 # %% ../../nbs/answering/citations.ipynb #85e1f453
@@ -312,6 +414,21 @@ def fault_group(why: Remark | None) -> str:
     if why.kind == 'several' or within == 'contradiction': return within
     return next((group for group, kinds in FAULTS.items() if why.kind in kinds), 'other')
 
+# %% ../../nbs/answering/citations.ipynb #9baf2c7c
+def _statement(claim: CheckedClaim) -> tuple[str, ...]:
+    "What a claim says, without endings and small words; withheld ones are told apart by what is wrong with them."
+    words = (ENGLISH.analyze(t) or ([t] if t in _FIXED or not t.isalpha() else []) for t in _TOKEN.findall(_folded(claim.text)[0]))
+    return (*(w for some in words for w in some), *([claim.why.kind] if claim.why and claim.text == WITHHELD else []))
+
+def _joined(same: list[_Verdict]) -> _Verdict:
+    "One verdict of several on claims that say the same."
+    sound = [v for v in same if v.claim.holds]
+    if not sound: return same[0]
+    citations = {(c.pmid, c.start, c.end): c for v in reversed(sound) for c in reversed(v.claim.citations)}
+    claim = replace(sound[0].claim, citations=tuple(citations.values())[::-1], support=max(v.claim.support or 0.0 for v in sound))
+    beside = (*(v.claim.why for v in same if v.claim.why), *(w for v in same for w in v.beside))
+    return _Verdict(claim, all(v.picked for v in sound), beside)
+
 # %% ../../nbs/answering/citations.ipynb #a9c94013
 class Checked(Record, frozen=True):
     "What came of a draft: its claims with their faults, the citations of those that hold, all faults, and how many claims were dropped."
@@ -319,7 +436,7 @@ class Checked(Record, frozen=True):
     citations: tuple[Citation, ...] = ()
     faults: tuple[Remark, ...] = ()
     dropped: int = 0
-    picked: int = 0    # claims without a quote of the model's, for which a sentence was found
+    picked: int = 0    # claims without a quote that carries them, for which a sentence of their papers was found
 
 def check_draft(
     draft: Draft,                        # what the model wrote
@@ -328,7 +445,9 @@ def check_draft(
     strict: bool = False,                # leave out the claims that fail
 ) -> Checked:
     "Every claim of a draft, held against the documents."
-    verdicts = [_check(c, documents, support or ClaimSupport()) for c in draft.claims]
+    same: dict[tuple[str, ...], list[_Verdict]] = {}
+    for v in (_check(c, documents, support or ClaimSupport()) for c in draft.claims): same.setdefault(_statement(v.claim), []).append(v)
+    verdicts = [*map(_joined, same.values())]
     claims, sound = tuple(v.claim for v in verdicts), tuple(v.claim for v in verdicts if v.claim.holds)
     citations = tuple({(c.pmid, c.start, c.end): c for claim in reversed(sound) for c in reversed(claim.citations)}.values())[::-1]
     faults = [w for v in verdicts for w in (*((v.claim.why,) if v.claim.why else ()), *v.beside)]

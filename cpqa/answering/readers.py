@@ -68,6 +68,7 @@ class Reading:
     adaptive: bool = False                         # the model is asked alone first; looked up only where it is not certain
     abstain_below: float | None = ABSTAIN_BELOW    # a confidence; None: it decides nothing
     reader: str = ''                               # the name of a row of `READERS`; '': as the rest says
+    check: str = ''                                # 'llm': the model reads each claim beside its quote once more; '': the rules alone
     model: LLM | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -78,6 +79,8 @@ class Reading:
             raise CpqaError('adaptive asks a language model whether it must look something up: '
                             'give llm, and a prompt that shows what is found')
         READERS.check(self.name)
+        if self.check not in ('', 'llm'): raise CpqaError(f'{self.check!r} is no check: choose llm, or leave it out for the rules alone')
+        if self.check and self.model is None: raise CpqaError('the check llm needs a language model: give llm')
 
     @property
     def template(self) -> Prompt: return named_prompt(self.prompt)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Options', 'NO_LABEL', 'STATUS', 'SHORT', 'DraftClaim', 'Draft', 'ReplyError', 'plain_text', 'plain_pmid',
-           'find_object', 'labelled', 'read_label', 'read_reply', 'Spoken']
+           'find_object', 'labelled', 'read_label', 'rescued', 'read_reply', 'Spoken']
 
 # %% ../../nbs/answering/replies.ipynb #087b5dc7
 import json
@@ -170,6 +170,35 @@ _END = re.compile(r'(?<=[.!?])(?<!\bvs\.)(?<!\bDr\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?
 def _sentences(response: str, pmids: Sequence[str]) -> tuple[DraftClaim, ...]:
     found = _few([plain_text(s, 'a sentence', _MOST_STATEMENT) for s in _END.split(response) if s], 'response')
     return tuple(DraftClaim(s, pmids=tuple(pmids)) for s in found)
+
+# %% ../../nbs/answering/replies.ipynb #42764806
+_NAMED = re.compile(r'(?:PMID\W{0,3}|\[)(\d{3,9})\b', re.I)
+_ANSWER_IS = re.compile(r'(?:^|\banswer\b(?:\s+is|\s+would be)?)[\s:*"(]*(?!answer\b)([^\s.,;:!)*"]+)', re.I)
+
+def _said_label(text: str, options: Mapping[str, str]) -> str:
+    "The option that a text opens with, or that stands behind 'the answer is'; '' where there is none, or two are named."
+    named = {k for m in _ANSWER_IS.finditer(text) for k in options if k.casefold() == m[1].casefold()}
+    return named.pop() if len(named) == 1 else ''
+
+def _whole_claims(text: str) -> list[DraftClaim]:
+    "The claims that can be read out of an object that cannot be read as a whole."
+    found: list[DraftClaim] = []
+    for o in _objects(text):
+        try: found += [_claim(o, 0)] if 'text' in o and 'quote' in o else []
+        except ReplyError: continue
+    return found
+
+def rescued(text: str, kind: AnswerKind, options: Mapping[str, str] | Sequence[str] | None = None,
+            shown: Sequence[str] = ()) -> 'Draft | None':
+    "A draft of what a reply says that is not the object asked for; None where it says nothing. `shown`: ids that it may rest on."
+    if not text.strip() or len(text) > _MOST_RESPONSE or _REFUSAL.search(text[:300]): return None
+    claims = _whole_claims(text)
+    prose = '' if claims or re.search(r'[{}]|"\w+":', text) else text
+    for s in filter(str.strip, re.split(rf'{_END.pattern}|\n+', prose)):
+        said = plain_text(re.sub(r'^[\s*#>-]+|\s*[\[(](?:PMID\W{0,3})?\d{3,9}[\])]', '', s), 'a sentence')
+        if len(said.split()) > 3: claims.append(DraftClaim(said[:_MOST_STATEMENT], pmids=tuple(_NAMED.findall(s)) or tuple(shown)))
+    label = _said_label(prose, labelled(kind, options)) if kind in ('yesno', 'choice') else ''
+    return Draft(kind, label, (), plain_text(prose, 'response'), _each_once(claims[:_MOST_ENTRIES])) if claims or label else None
 
 # %% ../../nbs/answering/replies.ipynb #3d7b5471
 # kind of question -> where its short result stands

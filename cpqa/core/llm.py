@@ -8,6 +8,7 @@ __all__ = ['ROLES', 'MOST_NAME', 'FINISHES', 'KINDS', 'Message', 'Completion', '
 
 # %% ../../nbs/core/llm.ipynb #71392424
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +36,11 @@ MOST_NAME, _MOST_TOKENS = 120, 10**9
 
 FINISHES = ('stop', 'length', 'refusal', 'tool', '')   # it was done, it was cut short, it would not, it asks for a tool, nobody knows
 
+def _file_alone(name: str) -> str:
+    "The name of a model without the folders of a path; 'org/model' is no path."
+    is_path = re.match(r'[/~\\.]|[A-Za-z]:[/\\]', name) or name.lower().endswith('.gguf')
+    return re.split(r'[/\\]', name)[-1] or name if is_path else name
+
 class Completion(Record, frozen=True):
     "What a model said, which model it was, what it read and wrote, and why it stopped."
     text: str
@@ -48,7 +54,7 @@ class Completion(Record, frozen=True):
 
     def __post_init__(self):
         name = ''.join(c if c.isprintable() else ' ' for c in self.model[:2 * MOST_NAME])
-        msgspec.structs.force_setattr(self, 'model', ' '.join(name.split())[:MOST_NAME])
+        msgspec.structs.force_setattr(self, 'model', _file_alone(' '.join(name.split()))[:MOST_NAME])
         for field in ('input_tokens', 'output_tokens'):
             if not 0 <= getattr(self, field) <= _MOST_TOKENS: msgspec.structs.force_setattr(self, field, 0)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from .errors import CpqaError, require
 from .llm import Completion, LLMError, Message, json_of
+from .llm_spending import WINDOW
 from .redaction import short
 
 # %% ../../nbs/core/llm_local.ipynb #7754d9aa
@@ -146,9 +147,10 @@ def load_llm(name: str | Path, device: str | None = None) -> tuple[Any, Any]:
     try:
         with _hushed():
             tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **more)
-            model, found = transformers.AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, use_safetensors=True,
-                                                                             output_loading_info=True,
-                                                                             dtype=torch.float32 if device == 'cpu' else 'auto', **more)
+            config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **more)
+            writes = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+            model, found = writes.from_pretrained(place, trust_remote_code=False, use_safetensors=True, output_loading_info=True,
+                                                  dtype=torch.float32 if device == 'cpu' else 'auto', **more)
             model = model.eval().to(device)
     except Exception as e:   # the libraries raise errors of a dozen kinds for a damaged file
         why = short(str(e).strip().split('\n')[0], 160) or type(e).__name__
@@ -163,6 +165,7 @@ def load_llm(name: str | Path, device: str | None = None) -> tuple[Any, Any]:
 def window_from(config: Any, tokenizer: Any) -> int:
     "How many tokens a network reads, as its configuration and its tokenizer say."
     config = config.get_text_config()
+    if config.is_encoder_decoder and not getattr(config, 'max_position_embeddings', None): return WINDOW   # distances alone, of any length
     return int(min(getattr(config, 'max_position_embeddings', None) or 10**9, tokenizer.model_max_length))
 
 def settings(tokenizer: Any, ends: Sequence[int], room: int, temperature: float, timeout: float | None) -> Any:
@@ -192,7 +195,8 @@ def _generate(llm: 'LocalLLM', ids: list[int], room: int, temperature: float, on
         except torch.OutOfMemoryError as e:
             raise LLMError(f'the memory of {llm.network.device} does not hold {len(ids):,} tokens: ask with '
                            'fewer passages, or use the CPU', 'request') from e
-    return out[0, len(ids):].tolist()
+    begun = 1 if llm.network.config.is_encoder_decoder else len(ids)   # a decoder apart starts with a mark of its own
+    return out[0, begun:].tolist()
 
 # %% ../../nbs/core/llm_local.ipynb #ae7db6fd
 class LocalLLM:

@@ -8,12 +8,14 @@ __all__ = ['PROVIDERS', 'read_name', 'language_model']
 # %% ../../nbs/core/llm_providers.ipynb #c63035d5
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from .errors import CpqaError
 from .llm_hosted import AnthropicLLM, OpenAILLM, host_of
 from .llm import LLM, Recorded, Replayed
+from .llm_gguf import GGUFModel
 from .llm_local import LocalLLM
 from .registry import Registry, Row, Service
 from .redaction import short
@@ -70,6 +72,8 @@ def _asked_at(llm: Any, window: int | None) -> LLM:
     if not at_home: llm.price = None   # nobody knows what it costs there
     return llm
 
+_SLOW = 600.0   # seconds: a server of one's own may read a long prompt for minutes before its first word
+
 def _within(timeout: float | None) -> dict[str, Any]: return {} if timeout is None else {'timeout': timeout, 'deadline': timeout}
 
 def _claude(model: str, timeout: float | None = None, window: int | None = None, device: str | None = None) -> LLM:
@@ -79,16 +83,18 @@ def _claude(model: str, timeout: float | None = None, window: int | None = None,
 def _gpt(model: str, timeout: float | None = None, window: int | None = None, device: str | None = None) -> LLM:
     "GPT at OpenAI, or 'MODEL@URL', the model of a server that speaks as OpenAI's does."
     name, url = _at_server(model)
-    return _asked_at(OpenAILLM(name, base_url=url or None, **_within(timeout)), window)
+    return _asked_at(OpenAILLM(name, base_url=url or None, **_within(timeout or (_SLOW if url else None))), window)
 
 def _on_this_machine(model: str, timeout: float | None = None, window: int | None = None, device: str | None = None) -> LLM:
-    "A local model, loaded now."
+    "A local model, loaded now: a GGUF file by llama.cpp, unless it is not there and what transformers needs is."
+    unpacked = find_spec('gguf') and find_spec('transformers') and not find_spec('xllamacpp')
+    if model.lower().endswith('.gguf') and not unpacked: return GGUFModel(model, window, timeout)
     return LocalLLM(model, device, window, timeout)
 
 # %% ../../nbs/core/llm_providers.ipynb #f871052f
 def language_model(
     name: str,                            # see PROVIDERS
-    timeout: float | None = None,         # seconds for an answer (None: of a service 600, 60 without a byte; as long as a local one takes)
+    timeout: float | None = None,         # seconds for an answer (None: 600, of a service 60 without a byte; as long as a local one takes)
     max_cost: float | None = None,        # US dollars; see Limited
     record: str | Path | None = None,     # a file that gets what was asked and said
     replay: str | Path | None = None,     # a file that `record` wrote, which answers in the place of the model

@@ -34,7 +34,8 @@ def progress_bars(console: Any = None) -> Iterator[Progress]:
     columns = (SpinnerColumn(), TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                TextColumn('left'), TimeRemainingColumn())
     console = console or Console(stderr=True)
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    slow = 3600   # seconds over which the speed is measured: one question can take a minute
+    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal, speed_estimate_period=slow) as bars:
         tasks: dict[str, Any] = {}
         def show(stage: str, done: int, total: int | None):
             if stage not in tasks: tasks[stage] = bars.add_task(stage, total=total)

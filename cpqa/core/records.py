@@ -292,6 +292,7 @@ class Citation(Record, frozen=True):
     source: str = 'D1'     # as that of the evidence
     status: str = ''       # what became of the paper, as `Document.status` says it: 'corrected', 'expression of concern'
     study: str = ''        # what kind of study it is: 'randomised trial', 'guideline'; '' where that is not known
+    differs: tuple[str, ...] = ()   # words that a model's quote of it lacks ('-word') or adds ('+word')
 
     def __post_init__(self):
         _demand(bool(self.quote) and 0 <= self.start == self.end - len(self.quote),

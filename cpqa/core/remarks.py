@@ -58,7 +58,7 @@ _CLAIM_FAULTS: Mapping[str, _Words] = {
     'opposed': 'its quote says otherwise: the two are opposed',
     'figure': 'its quote says otherwise: it does not hold the figure',
     'too little': 'its quote carries it too little ({score:.2f} of 1): {said}',
-    'no word shared': 'no sentence of the papers it cites shares a word with it',
+    'no word shared': 'no sentence of the papers it cites shares enough words with it',
     'nearest': lambda r: f'no sentence of the papers it cites carries it: of the nearest, {_each(r.parts)}',
     'several': lambda r: _each(r.parts),
 }
@@ -111,6 +111,12 @@ _DEGREES = {'close': 'A quote here is probably of use', 'fair': 'The quotes may 
 
 def _match(r: Remark) -> str: return f"{_DEGREES[r.values['degree']]} (by a program's reckoning, {_chance(r.values['score'])})."
 
+def _second_reading(r: Remark) -> str:
+    v = r.values
+    more = f' For {v["silent"]} it had no opinion.' if v['silent'] else ''
+    if not v['doubted']: return f'The model, reading each claim beside its quote alone, doubts none of {v["read"]}.{more}'
+    return f'The model, reading each claim beside its quote alone, doubts {v["doubted"]} of {v["read"]}: {v["said"]}.{more}'
+
 def _failed(r: Remark) -> str: return f"{'Left out' if r.values['left_out'] else 'Marked'}: {r.values['n']} ({_first(r)})."
 
 _QUALITIES: Mapping[str, _Words] = {
@@ -120,8 +126,9 @@ _QUALITIES: Mapping[str, _Words] = {
     'unmentioned': lambda r: f"No quote mentions: {', '.join(r.values['words'])}.",
     'alone': 'It rests on no document: the model answered from what it knows, and nothing was looked up or checked.',
     'confirmed': '{held} of {claims} claims confirmed by a quote from a document that was retrieved.', 'failed': _failed,
+    'second reading': _second_reading,
     'items left out': '{n} named without a confirmed claim: left out.',
-    'picked': 'For {n} the model gave no quote, and the nearest sentence of its papers was taken.',
+    'picked': 'For {n} the model gave no quote that carries it, and the nearest sentence of its papers was taken.',
     'label denied': 'By our rules, the quotes point the other way than the label of the language model: read them before you believe it.',
 }
 

@@ -58,6 +58,7 @@ class TwoStage:
         combine: Combine | None = None,            # None: 'sum' if the reranker has a weight for the first stage, otherwise 'fusion'
         calibrator: Calibration | None = None,     # for the reranker's scores
         threshold: float | None = None,            # passages that are less probable are left out
+        above: float | None = None,                # passages whose score of the reranker is not above this are left out
         ranked: int | None = None,                 # passages that are reranked, or n if that is more; None: all
         budget_ms: float | None = None,            # for the whole stage; None: as long as it takes
         wave: int = 8,                             # passages scored at a time where there is a budget
@@ -76,7 +77,7 @@ class TwoStage:
         if budget_ms is not None and not budget_ms >= 0: raise CpqaError(f'the budget is in milliseconds, at least 0, got {budget_ms}')
         if wave < 1 or settle < 0: raise CpqaError(f'a wave has at least 1 passage, and settle is at least 0: got {wave} and {settle}')
         self.vectors, self.reranker, self.rrf_k, self.combine = vectors, reranker, rrf_k, combine
-        self.calibrator, self.threshold, self.ranked, self.budget_ms = calibrator, threshold, ranked, budget_ms
+        self.calibrator, self.threshold, self.above, self.ranked, self.budget_ms = calibrator, threshold, above, ranked, budget_ms
         self.wave, self.settle, self.segmenter, self.clock = wave, settle, segmenter, clock
 
     def candidates(self, documents: Iterable[Document]) -> tuple[list[Passage], list[int]]:
@@ -210,8 +211,10 @@ def _probabilities(stage: TwoStage, scores: np.ndarray) -> np.ndarray:
     return out
 
 def _above(stage: TwoStage, order: list[int], scores: np.ndarray) -> list[int]:
-    "The passages of `order` that reach the threshold; all of them where there is none, or no score."
-    if stage.threshold is None or np.isnan(scores).all(): return order
+    "The passages of `order` that reach the threshold and the limit; all of them where there is none, or no score."
+    if np.isnan(scores).all(): return order
+    if stage.above is not None: order = [i for i in order if scores[i] > stage.above]
+    if stage.threshold is None: return order
     p = _probabilities(stage, scores)
     return [i for i in order if p[i] >= stage.threshold]
 
@@ -258,9 +261,10 @@ def _choose(stage: TwoStage, question: str, vector: np.ndarray, documents: Seque
     return Selection(evidence, len(every), int((~np.isnan(scores)).sum()), stopped, notes, round((stage.clock() - start) * 1000, 2))
 
 def _left_out(stage: TwoStage, scores: np.ndarray) -> str:
+    limit = f'with a probability below {stage.threshold:g}' if stage.threshold is not None else f'by a score of {stage.above:g} or less'
     below, unread = int((~np.isnan(scores)).sum()), int(np.isnan(scores).sum())
     more = f', and {unread} that the reranker had not come to' if unread else ''
-    return f'{below} of the passages ranked were left out, since they are relevant with a probability below {stage.threshold:g}{more}'
+    return f'{below} of the passages ranked were left out, since they are relevant {limit}{more}'
 
 def _evidence(passage: Passage, cosine: float, document: Document, route: dict[str, str], probability: float | None,
               reranked: float | None) -> Evidence:

@@ -10,7 +10,7 @@ __all__ = ['Routed', 'routes', 'source_of', 'day', 'bounds', 'why_not', 'Candida
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 from itertools import islice
 from threading import Thread
@@ -90,6 +90,8 @@ class Retrieval(Record, frozen=True):
     notes: tuple[str, ...] = ()              # what failed, what was corrected
     timings_ms: dict[str, float] = {}        # route or step -> milliseconds
     forms: tuple[str, ...] = ()              # the question and how the literature says it, where the two differ: both were searched
+    rewriter: str = ''                       # what made the ladder
+    texts: tuple[str, ...] = ()              # what was searched by meaning, where that is not the question alone
 
     def trace(self) -> dict[str, Any]:
         "All but the documents, of which it says how many, as plain JSON values."
@@ -121,7 +123,7 @@ class HSRDR:
     "Hybrid semantic real-time document retrieval (He et al., section III.B)."
     def __init__(
         self,
-        search: Callable[[str, int], Result],    # a Boolean query and how many ids -> what PubMed, a server or a library finds
+        search: Callable[[str, int], Result] | None,   # Boolean query, how many ids -> what a source finds; None: the dense route alone
         dense: Retriever | None,                 # finds ids by meaning; None: the term route alone
         fetch: Fetch,                            # ids -> documents
         rewriter: Rewriter | None = None,        # question -> ladder; None: `AsIs`
@@ -134,6 +136,7 @@ class HSRDR:
         full_text: str = 'reviews',              # which are fetched: 'none', 'reviews' or 'all'
         full_texts: int = 5,                     # how many at most
         also: Collection[str] = (),              # ids that were found by their full text, which is fetched whatever they are
+        without: Iterable[str] = (),             # ids of documents that must not be used, as those a question was written from
     ):
         for name, value in dict(depth=depth, keep=keep, enough=enough).items():
             if value < 1: raise CpqaError(f'{name} must be at least 1, got {value}')
@@ -142,6 +145,7 @@ class HSRDR:
         self.search, self.dense, self.fetch, self.rewriter = search, dense, fetch, rewriter or AsIs()
         (self.since, self.until), self.depth, self.keep, self.enough = bounds(since, until), depth, keep, min(enough, depth)
         self.full, self.full_text, self.full_texts, self.also = full, full_text, full_texts, also
+        self.without = frozenset(without)
 
     def terms(self, rewriting: Rewriting) -> tuple[list[Hit], tuple[Rung, ...]]:
         "The term route: the hits of the ladder, and its audit."
@@ -166,8 +170,9 @@ class HSRDR:
 
 # %% ../../nbs/retrieval/dual_path.ipynb #eaaba59d
 def _terms(path: HSRDR, rewriting: Rewriting) -> tuple[list[Hit], tuple[Rung, ...]]:
+    if (by_terms := path.search) is None: return [], ()
     def search(query: str, k: int) -> Result:
-        try: return path.search(query, k)
+        try: return by_terms(query, k)
         except CpqaError: raise
         except Exception as e: raise CpqaError(f'{type(e).__name__}: {e}') from e   # one rung fails, and what the others found is kept
     walked = walk(rewriting.rungs, search, enough=path.enough, most=path.depth)
@@ -208,9 +213,9 @@ def _both(path: HSRDR, rewriting: Rewriting) -> Routed:
     for e in (term_failed, dense_failed):
         if isinstance(e, DamagedLibrary): raise e   # what lies beside the damage may be damaged too
     failed = {name: _said(e) for name, e in (('term', term_failed), ('dense', dense_failed)) if e}
-    if term_failed and (dense_failed or path.dense is None):
+    if term_failed and (dense_failed or path.dense is None) or dense_failed and path.search is None:
         said = '; '.join(f'the {name} route failed: {why}' for name, why in failed.items())
-        raise CpqaError(f'no route found anything: {said}') from term_failed
+        raise CpqaError(f'no route found anything: {said}') from term_failed or dense_failed
     notes = [f'the {name} route failed, the other one stands alone: {why}' for name, why in failed.items()]
     found, audit = terms or ([], getattr(term_failed, 'audit', ()))
     return found, dense or [], audit, notes, {'term_search': term_ms, 'dense_search': dense_ms}
@@ -231,6 +236,7 @@ def _fetched(path: HSRDR, ids: Sequence[str]) -> Fetched:
 
 def _out(path: HSRDR, d: Document) -> str:
     "Why a document goes, or ''."
+    if d.id in path.without or d.pmcid in path.without: return 'left out as asked'
     reason = why_not(d, path.since, path.until)
     return '' if reason == 'no abstract' and _wanted(path, d) else reason
 
@@ -307,4 +313,5 @@ def _retrieve(path: HSRDR, question: str) -> Retrieval:
         rewriting.question, tuple(Candidate(d.id, route[id], source_of(d), h.score, ranks[0].get(id), ranks[1].get(id))
                                   for (d, id), h in zip(candidates, scores)),
         tuple(documents), audit, dropped | without, (*rewriting.notes, *notes, *more, *others),
-        {'rewrite': rewrite_ms, **times, 'documents': fetch_ms}, forms if len(forms := both_forms(rewriting.question)) > 1 else ())
+        {'rewrite': rewrite_ms, **times, 'documents': fetch_ms}, forms if len(forms := both_forms(rewriting.question)) > 1 else (),
+        rewriting.rewriter, () if rewriting.texts == (rewriting.question,) else rewriting.texts)

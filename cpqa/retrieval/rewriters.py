@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..core.errors import CpqaError
-from ..core.llm import LLM, Message
+from ..core.llm import LLM, Message, complete
 from ..core.records import Record
 from ..core.redaction import short
 from ..literature.cancer_lexicon import spelled
@@ -146,11 +146,11 @@ def repaired(text: str) -> str:
     return re.sub(r'(?<=\() | (?=\))', '', ' '.join(text.split()))
 
 # %% ../../nbs/retrieval/rewriters.ipynb #48b09c8a
-_LONGEST_RUNG = 2000
+_LONGEST_RUNG, _PROPOSED = 2000, 'proposed by the model'
 
 def checked_rungs(proposals: tuple[Proposal | str, ...], most: int = 8) -> tuple[tuple[BooleanQuery, ...], list[str]]:
-    """The `proposals` that can be searched, repaired where that was needed, each once, at most `most`; and what was changed or dropped,
-    in words."""
+    """The `proposals` that can be searched, each once, at most `most`, with why they stand there and what was repaired; and what was
+    dropped, in words."""
     rungs, notes = dict[str, BooleanQuery](), list[str]()
     for p in proposals:
         p = Proposal(p) if isinstance(p, str) else p
@@ -159,19 +159,29 @@ def checked_rungs(proposals: tuple[Proposal | str, ...], most: int = 8) -> tuple
             if len(text) > _LONGEST_RUNG: raise CpqaError(f'it is longer than {_LONGEST_RUNG} characters')
             try: lint(text)
             except CpqaError:
-                text = repaired(text)
+                written, text = text, repaired(text)
                 lint(text)
-                notes.append(f'a rung was repaired: {name!r}')
+                p = Proposal(p.query, f'{p.why or _PROPOSED}; repaired, the model wrote: {short(written, 150)}')
         except CpqaError as e: notes.append(f'a rung was dropped: {name!r}: {short(str(e), 120)}')
-        else: rungs.setdefault(text, BooleanQuery(text, one_line(p.why, 200) or 'proposed by the model'))
+        else: rungs.setdefault(text, BooleanQuery(text, one_line(p.why, 400) or _PROPOSED))
     if len(rungs) > most: notes.append(f'the last {len(rungs) - most} of {len(rungs)} rungs were cut')
     return tuple(rungs.values())[:most], notes
 
 # %% ../../nbs/retrieval/rewriters.ipynb #03b1dd84
+def _closed(**parts: dict[str, Any]) -> dict[str, Any]:
+    return {'type': 'object', 'properties': parts, 'required': [*parts], 'additionalProperties': False}
+
+_TEXT, _SOME = {'type': 'string'}, {'type': 'array', 'items': {'type': 'string'}, 'maxItems': 8}
+_SCHEMAS: dict[type, dict[str, Any]] = {   # what a server that can is held to
+    Analysis: _closed(question=_TEXT, concepts=_SOME, relations=_SOME, intent=_TEXT),
+    Proposals: _closed(queries={'type': 'array', 'items': _closed(query=_TEXT, why=_TEXT), 'minItems': 1, 'maxItems': 8}),
+    Texts: _closed(texts=_SOME | {'minItems': 1}),
+}
+
 def _ask(llm: LLM, orders: str, data: dict[str, Any], kind: type[_T]) -> _T:
     "One step: the `orders` and the `data` to the model, and its answer as a `kind`."
     line = json.dumps(data, ensure_ascii=False).replace('<', '\\u003c')
-    said = llm.complete([Message('system', orders), Message('user', line)], max_tokens=1024, temperature=0.0)
+    said = complete(llm, [Message('system', orders), Message('user', line)], max_tokens=1024, temperature=0.0, schema=_SCHEMAS[kind])
     return first_object(said.text, kind)
 
 def _words(text: str) -> set[str]: return {spelled(w) for run in runs(text) for w in run}
@@ -241,5 +251,5 @@ def rewriter(name: str = 'rules', llm: LLM | None = None, vocabulary: Container[
     if name not in REWRITERS: raise CpqaError(f'there is no rewriter {name[:40]!r}: choose one of {", ".join(REWRITERS)}')
     recipe, rules = REWRITERS[name], RuleRewriter(vocabulary=vocabulary, espell=espell)
     if not recipe.steps: return rules
-    if llm is None: raise CpqaError(f'the rewriter {name!r} needs a language model: give one as llm=..., or choose rules')
+    if llm is None: raise CpqaError(f'the rewriter {name!r} needs a language model: give one as llm=..., or --llm, or choose rules')
     return (LLMRewriter if recipe.becomes == 'rungs' else ExpandingRewriter)(llm, recipe, rules)

@@ -1,0 +1,84 @@
+"""Do answers survive a small language model?
+
+    python benchmarks/small_model.py LIBRARY --llm openai:NAME@http://127.0.0.1:8081/v1 [--questions 60] [--minutes 15] [--passages 10]
+                                     [--record FILE | --replay FILE]
+
+LIBRARY is one of bioasq_beir's corpus, built by `cpqa index build`. Questions of BioASQ's round 10 are drawn with a fixed seed, in turn
+from its four kinds (yes/no, factoid, list, summary), and asked by the pipeline as `cpqa ask` does; after so many minutes no further one
+is begun, and `asked` says how many were.
+
+`errors` are exceptions, and models that were silent or wrote nothing that can be read; `without an answer though evidence held one` counts
+answers that ended without a confirmed claim while a paper that the experts named was among those shown; `claims shown twice` counts claims
+of one answer that say the same. `papers right` are answers that cite a paper the experts named. `asked once more`, `rescued` and `found by
+the nearest span` say what it took.
+"""
+import argparse
+import json
+import time
+from collections import Counter
+
+import numpy as np
+from common import DATA, PACKAGES, bioasq_questions, quantiles, save
+
+from cpqa.core.llm_providers import language_model
+from cpqa.core.remarks import UNANSWERED
+from cpqa.core.text_analysis import ENGLISH
+from cpqa.evaluation.answer_systems import answering, as_asked, drawn_by_kind
+from cpqa.evaluation.datasets import load
+
+
+def row(question, answer, seconds: float) -> dict:
+    "What is counted of an answer."
+    told, gold = answer.trace.get('reader', {}), set(question.gold_pmids)
+    texts = [' '.join(ENGLISH.analyze(c.text)) for c in answer.claims]
+    label = next((k for k, text in question.options.items() if text == answer.label), '')
+    return {'kind': question.kind, 'seconds': round(seconds, 1), 'abstained': answer.abstained,
+            'error': any(r.kind in UNANSWERED for r in answer.why), 'shown': bool(gold & set(told.get('shown', ()))),
+            'right paper': bool(gold & set(answer.used_PMIDs)), 'twice': len(texts) - len(set(texts)), 'claims': len(texts),
+            'held': sum(c.holds for c in answer.claims), 'near': sum(bool(c.differs) for c in answer.citations),
+            'tries': told.get('tries', 0), 'rescued': told.get('rescued', ''), 'why': answer.why[0].kind if answer.why else '',
+            'label': (label == question.gold) if question.gold and label else None, 'tokens': answer.usage.get('output_tokens', 0)}
+
+
+def summed(rows: list[dict]) -> dict:
+    held = [r for r in rows if r['shown']]
+    labels = [r['label'] for r in rows if r['label'] is not None]
+    return {'asked': len(rows), 'kinds': dict(Counter(r['kind'] for r in rows)), 'errors': sum(r['error'] for r in rows),
+            'answered': sum(not r['abstained'] for r in rows),
+            'without an answer': dict(Counter(r['why'] for r in rows if r['abstained'])),
+            'evidence held one': len(held), 'without an answer though evidence held one': sum(r['abstained'] for r in held),
+            'claims': sum(r['claims'] for r in rows), 'claims confirmed': sum(r['held'] for r in rows),
+            'claims shown twice': sum(r['twice'] for r in rows), 'papers right': sum(r['right paper'] for r in rows),
+            'labels right': sum(labels), 'labels': len(labels), 'asked once more': sum(r['tries'] > 1 for r in rows),
+            'rescued': sum(bool(r['rescued']) for r in rows), 'found by the nearest span': sum(r['near'] for r in rows),
+            'seconds': quantiles([r['seconds'] for r in rows]) if rows else {},
+            'tokens written': float(np.mean([r['tokens'] for r in rows])) if rows else 0.0}
+
+
+def main(a):
+    rounds = {q['_id'] for q in bioasq_questions() if q['batch'].startswith('10')}
+    every = load('bioasq-all', DATA / 'mirage' / 'rawdata' / 'bioasq')
+    questions = drawn_by_kind(every.only(rounds), a.questions, seed=0)
+    llm = language_model(a.llm, timeout=600, record=a.record, replay=a.replay, window=8192)
+    qa, rows, begun = answering('pipeline', llm, a.library, passages=a.passages), [], time.monotonic()
+    for q in questions:
+        if time.monotonic() - begun > 60 * a.minutes: break
+        start, (kind, options) = time.monotonic(), as_asked(q)
+        rows.append(row(q, qa.ask(q.question, kind, options), time.monotonic() - start))
+        print(json.dumps(rows[-1]), flush=True)
+        if a.save: save('small_model', {'model': a.name, 'questions': 'BioASQ round 10, seed 0, in turn from each kind',
+                                        'passages': a.passages, 'wanted': a.questions, 'minutes': a.minutes, **summed(rows)}, PACKAGES)
+
+
+if __name__ == '__main__':
+    p = argparse.ArgumentParser()
+    p.add_argument('library')
+    p.add_argument('--llm', required=True)
+    p.add_argument('--name', default='', help='of the model, for the result file')
+    p.add_argument('--questions', type=int, default=60)
+    p.add_argument('--minutes', type=float, default=15)
+    p.add_argument('--passages', type=int, default=10)
+    p.add_argument('--record')
+    p.add_argument('--replay')
+    p.add_argument('--save', action='store_true', help='write benchmarks/results/small_model.json')
+    main(p.parse_args())
