@@ -48,7 +48,8 @@ def source(tmp_path_factory): return tiny_bert(tmp_path_factory.mktemp('model')/
 @pytest.fixture(scope='module')
 def folders(source, tmp_path_factory):
     pytest.importorskip('nncf')
-    return {p: prepare_encoder(source, tmp_path_factory.mktemp('encoder')/p, p, TEXTS, pooling='mean') for p in ('f32', 'bf16', 'w8', 'int8')}
+    return {p: prepare_encoder(source, tmp_path_factory.mktemp('encoder')/p, p, TEXTS, pooling='mean')
+            for p in ('f32', 'bf16', 'w8', 'int8')}
 
 
 @pytest.fixture(scope='module', params=['f32', 'bf16', 'w8', 'int8'])

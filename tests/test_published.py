@@ -120,7 +120,8 @@ def test_chunks_go_on_where_they_were_stopped(tmp_path):
 
 ALONE = JATS
 for old, new in ((b'<article-id pub-id-type="pmid">1008</article-id>', b''), (b'>508<', b'>777<'),
-                 (b'a review of what is known', b'a tale'), (b'We read all there is', b'Quinine was given daily'), (b'review-article', b'research-article')):
+                 (b'a review of what is known', b'a tale'), (b'We read all there is', b'Quinine was given daily'),
+                 (b'review-article', b'research-article')):
     ALONE = ALONE.replace(old, new)
 
 

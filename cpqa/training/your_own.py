@@ -96,7 +96,8 @@ class _Own:
         self.path, self.work, self.out, self.base, self.split, self.skip, self.progress = path, out/'work', out, base, split, skip, progress
         corpus = [p for name in ('corpus.jsonl', 'corpus.jsonl.gz') if path.is_dir() and (p := path/name).is_file()]
         self.documents = [*corpus, *documents]
-        self.first: Encoder = SentenceTransformerEncoder(base, None if (Path(base) / 'modules.json').is_file() else 'mean') if base else EmbeddedEncoder(model=MINILM, progress=progress)
+        pooling = None if (Path(base)/'modules.json').is_file() else 'mean'
+        self.first: Encoder = SentenceTransformerEncoder(base, pooling) if base else EmbeddedEncoder(model=MINILM, progress=progress)
 
     def groups(self, kind: str, encoder: Encoder) -> tuple[list[Group], list[Group], int, list[str]]:
         "Groups to train on and lists to compare on, how many were left out, and the faults."
