@@ -63,25 +63,30 @@ def measure(row: dict) -> str:
 
 def figures() -> str:
     "Results with n and interval, as the benchmarks wrote them."
-    answers, abstention, claims, models, reading = (json.loads((RESULTS / f'{n}.json').read_text(encoding='utf-8'))
-                                                    for n in ('answers', 'abstention', 'claim_support', 'models', 'reading'))
+    answers, abstention, claims, models, reading, patients = (
+        json.loads((RESULTS / f'{n}.json').read_text(encoding='utf-8'))
+        for n in ('answers', 'abstention', 'claim_support', 'models', 'reading', 'patient_questions'))
     found = {r['system']: r for r in reversed(models['parts']['retrieval']['rows'][:7])}
     cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and models']['all']
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference'),
              (labels['bioasq'], 'questions of BioASQ, round 10')]
+    asked = patients['libraries']['demo']
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
          f'{best["n"]} questions of BioASQ, round 10', 'nbs/studies/models.ipynb'),
-        ('Answers that cite a paper the experts named', share(cited['cites_gold']),
+        ('Answers that cite a paper the experts named (with the reader of November 23)', share(cited['cites_gold']),
          f'{cited["cites_gold"]["n"]} of the same', 'benchmarks/results/answers.json'),
         ('The first quote is a sentence that physicians had marked; any of three',
          f'{share(quotes["first marked"])}; {share(quotes["any of three marked"])}',
          f'{quotes["first marked"]["n"]} questions on full texts, Evidence Inference', 'nbs/studies/reading.ipynb'),
         *(('Yes or no, where one is given (for {:.0f} % of questions)'.format(100 * row['labelled']['value']),
            f'{share(row["right"])} right; always {row["commoner answer"]} {share(row["commoner there"])}',
-           f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
+           f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given if row['right']),
+        ('A patient asks the demo notes: the first quote is of use, where one is given (for {:.0f} % of questions)'.format(
+            100 * asked['answered']['value']), share(asked['first quote useful, of those answered']),
+         f'{asked["answered"]["n"]} questions in patients\' words', 'benchmarks/results/patient_questions.json'),
         ('Declines where the library holds no answer (with the reader of November 22)',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),

@@ -32,7 +32,8 @@ def table(name: str) -> list[dict]:
 def screens(out: Path, library: str | None):
     qa = CancerQA(library)
     with open(out, 'w', encoding='utf-8') as f:
-        for row in (r for r in table('patient_questions.tsv') if r['part'] == 'test'): f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
+        for row in table('patient_questions.tsv'):
+            if row['part'] == 'test': f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
 
 
 def share(k: int, n: int) -> dict | None:

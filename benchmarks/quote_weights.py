@@ -1,6 +1,6 @@
 """Which sentences are worth quoting to a patient? Learns the weights of the quoting reader from sentences that were graded one by one.
 
-    python benchmarks/quote_weights.py sentences OUT NAME=LIBRARY ...   (what is still to be graded, as a table; NAME= alone: the demo notes)
+    python benchmarks/quote_weights.py sentences OUT NAME=LIBRARY ...   (what is still to be graded; NAME= alone: the demo notes)
     python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [--write]
 
 The questions are those of benchmarks/labels/patient_questions.tsv whose `part` is fit, in patients' words. Of each question and library the
@@ -10,10 +10,10 @@ language model. Texts are not kept in that table, places in documents are.
 `researchers` are questions of BioASQ's round 9 over its abstracts, as benchmarks/reading.py keeps them; a sentence that experts marked
 counts as of use, any other as of none.
 
-A logistic regression is fitted to grade 1 or 2 against 0; all researchers' sentences together weigh a tenth of the patients', since with more
-of a say they make it promise patients too much. What it is worth on questions that it did
-not see is told by tenfold cross-validation over questions; `--write` puts the weights into cpqa/data/quotes.json. The weights for comparisons
-there are those of benchmarks/reading.py, chosen by hand.
+A logistic regression is fitted to grade 1 or 2 against 0; all researchers' sentences together weigh a tenth of the patients', since
+with more of a say they make it promise patients too much. What it is worth on questions that it did not see is told by tenfold
+cross-validation over questions; `--write` puts the weights into cpqa/data/quotes.json. The weights for comparisons there are those of
+benchmarks/reading.py, chosen by hand.
 """
 import json
 import sys
@@ -47,7 +47,7 @@ FORM = 2   # of what is kept
 
 
 class Kept:
-    "The candidate sentences of questions over a library, each with its place, its text as it would be quoted, and its signs, kept in a file."
+    "The candidate sentences of questions over a library: place, text as it would be quoted, and signs, kept in a file."
 
     def __init__(self, name: str, folder: str | None):
         self.name, self.qa = name, CancerQA(folder)
@@ -133,7 +133,8 @@ def fit(libraries: dict[str, str | None], write: bool):
     more = libraries.pop('researchers')
     examples = [*patients(libraries), *researchers(more)]
     names = [n for n in room.SIGNS if n not in ('sentence', 'finding')]   # the network read questions of yes or no alone
-    usual = {n: round(float(np.mean([e[0][n] for e in examples if e[3] != 'researchers' and e[0][n] is not None])), 3) for n in ('near', 'title', 'said')}
+    known = lambda n: [e[0][n] for e in examples if e[3] != 'researchers' and e[0][n] is not None]
+    usual = {n: round(float(np.mean(known(n))), 3) for n in ('near', 'title', 'said')}
     x, y = matrix(examples, names, usual), np.array([e[1] for e in examples])
     group, kind = np.array([e[2] for e in examples]), np.array([e[3] for e in examples])
     other = kind == 'researchers'
@@ -150,7 +151,8 @@ def fit(libraries: dict[str, str | None], write: bool):
         best = {g: max(np.flatnonzero(here & (group == g)), key=lambda i: p[i]) for g in dict.fromkeys(group[here])}
         first = bootstrap([float(y[i]) for i in best.values()])
         bins = [[i for i in best.values() if low <= p[i] < high] for low, high in ((0, .2), (.2, .4), (.4, .6), (.6, .8), (.8, 1.01))]
-        told[name] = {'sentences': int(here.sum()), 'of use': round(float(y[here].mean()), 4), 'AUROC': round(auroc(p[here & y], p[here & ~y]), 4),
+        told[name] = {'sentences': int(here.sum()), 'of use': round(float(y[here].mean()), 4),
+                      'AUROC': round(auroc(p[here & y], p[here & ~y]), 4),
                       'the best one is of use': {'value': round(first.value, 4), 'interval': [round(first.low, 4), round(first.high, 4)],
                                                  'n': len(best)},
                       'stated and true': [[round(float(np.mean([p[i] for i in b])), 3), round(float(np.mean([y[i] for i in b])), 3), len(b)]

@@ -157,7 +157,7 @@ class Reads:
         self.known = dict(json.loads(line) for line in self.path.read_text().splitlines()) if self.path.exists() else {}
 
     def rows(self, q: dict, gather) -> list[dict]:
-        """For each candidate, in the order of the evidence: its place, its signs, what the network says, is it marked?, its section and title,
+        """For each candidate, in the order of the evidence: place, signs, what the network says, is it marked?, section and title,
         do its figures say that there is no difference, and does the paper hold what the question names first?"""
         if q['id'] not in self.known:
             g = gather(q)

@@ -41,7 +41,8 @@ def read(qa):
         vector = qa.encoder.encode([question], 'query')[0]
         documents = {d.id: d for d in qa.dual_path().retrieve(question).documents}
         evidence = qa.two_stage(qa.vectors).choose(question, vector, list(documents.values()), 10).evidence
-        return reader.read(Gathered(question, evidence, documents, vector=vector, reranker=qa.second('default'), encoder=qa.encoder)), documents
+        given = Gathered(question, evidence, documents, vector=vector, reranker=qa.second('default'), encoder=qa.encoder)
+        return reader.read(given), documents
     return of
 
 
@@ -132,24 +133,27 @@ def test_a_denial_is_no_repetition_and_is_named():
     documents = {f'd{i}': Document(f'd{i}', 'Tea', t) for i, t in enumerate(texts)}
     evidence = [Evidence(Passage.of(d, 0, len(d.text)), score=0.5) for d in documents.values()]
     model = Says(lambda s: Stance(.9, .1, .8) if ' not ' in s.sentence else Stance(.9, .8, .1))
-    answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea improve sleep in adults more than water?', evidence, documents))
+    asked = lambda question: QuotingReader(stance=model, weights=EVEN).read(Gathered(question, evidence, documents))
+    answer = asked('Does tea improve sleep in adults more than water?')
     assert {c.quote for c in answer.citations} == set(texts)
     assert answer.label == 'maybe' and answer.counts == {'for': 1, 'against': 1, 'unclear': 0}
     assert 'd0 points to yes and PMID d1 to no' in answer.reason
-    plain = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea improve sleep in adults?', evidence, documents))
+    plain = asked('Does tea improve sleep in adults?')
     assert {c.quote for c in plain.citations} == set(texts) and (plain.label, plain.counts) == ('', {})   # nothing is compared
 
 
 def test_the_first_quote_carries_the_label():
     documents, evidence = library(3, 'Coffee came late. Tea helped {i} adults to sleep.')
     model = Says(lambda s: Stance(.8, .95, .01) if 'Tea' in s.sentence else Stance(.81, .3, .1))
-    answer = QuotingReader(stance=model, weights=EVEN).read(Gathered('Does tea help adults to sleep, compared with water?', evidence, documents))
+    asked = Gathered('Does tea help adults to sleep, compared with water?', evidence, documents)
+    answer = QuotingReader(stance=model, weights=EVEN).read(asked)
     assert answer.label == 'yes' and answer.citations[0].quote.startswith('Tea helped')
 
 
-@pytest.mark.parametrize('question', ['Should I take tea rather than water?', 'Is tea no better than water?', "Doesn't tea help more than water?",
-                                      'Which tea helps more than water?', 'Does tea help?',
-                                      'How many slept?', 'What should I do if tea does not help?', 'Must I stop tea before chemotherapy?'])
+@pytest.mark.parametrize('question', [
+    'Should adults take tea rather than water?', 'Is tea no better than water?', "Doesn't tea help more than water?", 'Does tea help?',
+    'Does tea help me more than water?', 'Is tea better than chemo?', 'Which tea helps more than water?', 'How many slept?',
+    'What should I do if tea does not help?', 'Must I stop tea before chemotherapy?'])
 def test_questions_that_a_label_would_mislead_get_none(question):
     documents, evidence = library(3)
     answer = QuotingReader(stance=Says(lambda s: Stance(.99, .99, 0)), weights=EVEN).read(Gathered(question, evidence, documents))
@@ -189,7 +193,7 @@ def test_scores_are_probabilities_and_grow_with_what_speaks_for_a_sentence(rows,
     signs, w = dict(zip(SIGNS, map(np.array, zip(*rows)))), shipped_quote_weights(question)
     p = answer_probability(signs, w)
     assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1).all()
-    for name in set(w.weights) - {'open'}:
+    for name in set(w.weights) - {'open', 'personal', 'lay'}:   # these say who asks, not what the sentence is
         assert w.weights[name] >= 0 and (answer_probability(signs | {name: signs[name] + 1}, w) >= p).all(), name
     assert 0 < w.least < w.fair < w.close < 1
 

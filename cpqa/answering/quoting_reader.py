@@ -25,9 +25,9 @@ from .citations import checked, cite, commands
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
 from .subject import about_it, subject_of
-from .stance import Stance, StanceModel, compares, in_context, order_is_told, shipped_stance
+from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
-from .verdict import Heard, Verdict, asks_for_label, verdict
+from .verdict import Heard, Verdict, asks_for_label, of_trials, personal, verdict
 from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
 from ..core.redaction import short
 from ..core.remarks import Remark, remark
@@ -40,7 +40,7 @@ from ..passages.two_stage import comparable, picked
 from ..retrieval.encoder_contracts import directions
 from ..retrieval.encoders import Encoder
 from ..retrieval.patient_words import both_forms, in_literature, without_mentioned
-from ..retrieval.spelling import CONTRACTED, rarity
+from ..retrieval.spelling import CONTRACTED, word_rarity
 
 # %% ../../nbs/answering/quoting_reader.ipynb #5f71051f
 _STUDY = '(see|assess|determine|evaluate|investigate|compare|examine|test|describe|identify|explore|find out|clarify|study)'
@@ -101,8 +101,8 @@ def _shipped() -> dict[str, QuoteWeights]:
     return msgspec.json.decode((files('cpqa')/'data'/'quotes.json').read_bytes(), type=dict[str, QuoteWeights])
 
 def shipped_quote_weights(question: str) -> QuoteWeights:
-    "The weights in the package for a question: those learnt on trials where it compares two things, else those learnt on people's questions."
-    return _shipped()['comparisons' if compares(question) else 'questions']
+    "The weights in the package: for a question that trials answer (`of_trials`), or else for one of people."
+    return _shipped()['comparisons' if of_trials(question) else 'questions']
 
 def answer_probability(signs: Mapping[str, np.ndarray], weights: QuoteWeights) -> np.ndarray:
     "The probability that each sentence is of use, shape (n,), from its signs, each of shape (n,), NaN where one is unknown."
@@ -195,7 +195,7 @@ _EVERYDAY, _ASKING = 1.15, frozenset('whom whose explain helps useful'.split()) 
 def _asked_words(question: str) -> list[str]:
     words = dict.fromkeys(re.findall(r"[\w'’-]+", question))
     plain = lambda w: w.lower().replace('’', '').replace("'", '')
-    return [w for w in words if rarity(plain(w)) >= _EVERYDAY and plain(w) not in CONTRACTED | _ASKING]
+    return [w for w in words if word_rarity(plain(w)) >= _EVERYDAY and plain(w) not in CONTRACTED | _ASKING]
 
 def _not_held(question: str, held: set[str]) -> list[str]:
     "The words of the question, asking words aside, that are not among the stems, in no form."
@@ -203,7 +203,7 @@ def _not_held(question: str, held: set[str]) -> list[str]:
 
 def _held(question: str, held: set[str]) -> float:
     "The share of the words of the question that are among the stems, in any form; each weighs by its rarity."
-    weigh = lambda words: sum(min(rarity(w), 4.0) for w in words)   # a word of no book may be misspelled
+    weigh = lambda words: sum(min(word_rarity(w), 4.0) for w in words)   # a word of no book may be misspelled
     return 1 - weigh(_not_held(question, held)) / max(1e-9, weigh(_asked_words(question)))
 
 def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
@@ -257,8 +257,6 @@ class _Scored(NamedTuple):
 
 _Found = Sequence[tuple[Document, Span]]
 _SURE = 0.99   # above it, one finding is as sure as another, and the other signs decide
-_PERSONS = re.compile(r"\b(?:i|i'm|im|i've|my|me|we|our|you|your|he|she|his|her|mum|mom|mother|dad|father|husband|wife|partner|son|daughter|"
-                      r"sister|brother)\b", re.I)
 
 def _log_odds(p: np.ndarray) -> np.ndarray: return np.log(np.clip(p, 1e-4, 1 - 1e-4)) - np.log1p(-np.clip(p, 1e-4, 1 - 1e-4))
 
@@ -289,7 +287,7 @@ def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, 
     page = np.array([float(study_kind(d) == 'information page') for d, _ in found])
     opens = page * np.array([float(not d.text[:a].strip()) for d, (a, _) in found])
     held = [_held(question, set(ENGLISH.analyze(f'{d.title} {d.text[a:b]}'))) for d, (a, b) in found]
-    asked = {'open': kind_of(question) != 'yesno', 'personal': bool(_PERSONS.search(question)), 'lay': len(both_forms(question)) > 1}
+    asked = {'open': kind_of(question) != 'yesno', 'personal': personal(question), 'lay': len(both_forms(question)) > 1}
     return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': _log_odds(probability), 'sentence': _log_odds(alone), **cosines,
             'held': np.array(held), 'page': page, 'opens': opens, **{name: np.full(len(found), float(x)) for name, x in asked.items()}}
 
@@ -385,8 +383,8 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
 
 # %% ../../nbs/answering/quoting_reader.ipynb #9f7545b7
 class QuotingReader:
-    """Answers by quoting up to `quotes` sentences; abstains where none reaches `threshold` or `abstain_below`. The confidence of its answers
-    is the score of the best sentence."""
+    """Answers by quoting up to `quotes` sentences; abstains where none reaches `threshold` or `abstain_below`. The confidence of its
+    answers is the score of the best sentence."""
     def __init__(
         self,
         quotes: int = 3,

@@ -106,7 +106,8 @@ _MODEL_FAULTS: Mapping[str, _Words] = {
 UNANSWERED = frozenset({'silent', 'unusable'})   # the model was asked, and nothing that came can be used
 
 # %% ../../nbs/core/remarks.ipynb #5e428701
-_DEGREES = {'close': 'A quote here is probably of use', 'fair': 'The quotes may be of use or not: see whether they are about what you asked',
+_DEGREES = {'close': 'A quote here is probably of use',
+            'fair': 'The quotes may be of use or not: see whether they are about what you asked',
             'loose': 'The quotes may well miss the point, so read them with care'}
 
 def _match(r: Remark) -> str: return f"{_DEGREES[r.values['degree']]} (by a program's reckoning, {_chance(r.values['score'])})."
