@@ -218,16 +218,14 @@ def test_words_that_the_command_line_does_not_know(argv, garden):
     assert 'cpqa help eval retrieval' in complaint(done, 2)
 
 
-@pytest.mark.parametrize('argv, where, kept', [
-    (['retrieval', '--data', '.'], 'tasks.evaluate_retrieval', '--run-file'),
-    (['passages', '--data', '.'], 'passages.evaluate_passages', '--run-file'),
-    (['answers', '--recorded', 'x', '--dataset', 'medqa', '--data', '.', '--policy', 'wrong'], 'tasks.evaluate_answers',
-     'nothing was changed')], ids=spoken)
-def test_ctrl_c_says_what_is_kept(argv, where, kept, monkeypatch):
+@pytest.mark.parametrize('argv, where', [
+    (['retrieval', '--data', '.'], 'tasks.evaluate_retrieval'), (['passages', '--data', '.'], 'passages.evaluate_passages'),
+    (['answers', '--recorded', 'x', '--dataset', 'medqa', '--data', '.', '--policy', 'wrong'], 'tasks.evaluate_answers')], ids=spoken)
+def test_ctrl_c_says_what_is_kept(argv, where, monkeypatch):
     def stopped(*args, **more): raise KeyboardInterrupt
     monkeypatch.setattr(f'cpqa.evaluation.{where}', stopped)
     said = complaint(inside('eval', *argv), 130)
-    assert said.startswith('interrupted: ') and kept in said
+    assert said.startswith('interrupted: ') and '--run-file' in said
 
 
 def test_the_library_is_built_once_and_kept(garden, tmp_path, empty):
@@ -633,7 +631,7 @@ def test_a_system_that_cannot_be_asked(more, why, drinks):
 
 
 def test_routes_of_ones_own_questions(garden, tmp_path):
-    library = build_library([Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.')], tmp_path/'library')
+    library = build_library([[Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.')]], tmp_path/'library')
     (tmp_path/'mine.txt').write_text('Where does tea grow?\n{"question": "Where does rice grow?"}\n')
     to = ['--json', tmp_path/'routes.json', '--plot', tmp_path/'r.svg']
     out = went('eval', 'routes', tmp_path/'mine.txt', '--library', library.folder, *to)
@@ -808,7 +806,7 @@ def test_ids_that_lost_a_character_and_whole_ones(tmp_path):
 
 def test_the_list_of_sets():
     lines = [line.split() for line in went('datasets', 'list').splitlines()]
-    assert [line[0] for line in lines][:5] == ['mmlu', 'medqa', 'medmcqa', 'pubmedqa', 'pqa-l'] and len(lines) == 10
+    assert [line[0] for line in lines][:5] == ['mmlu', 'medqa', 'medmcqa', 'pubmedqa', 'pqa-l'] and len(lines) == 11
     assert all(int(line[1].replace(',', '')) > 0 and line[-1].startswith('http') for line in lines)
 
 
