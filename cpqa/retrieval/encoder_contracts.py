@@ -17,19 +17,19 @@ from ..core.records import Record
 
 # %% ../../nbs/retrieval/encoder_contracts.ipynb #c08c0006
 class Titled(str):
-    "A title and a text behind it, as one text that knows both: `title` and `body`."
-    title: str
+    "A title and a text behind it, as one text that knows both: `heading` and `body`."
+    heading: str
     body: str
 
     def __new__(cls, title: str, body: str) -> 'Titled':
         "The two with a blank between, white space around them stripped."
         whole = super().__new__(cls, f'{title} {body}'.strip())
-        whole.title, whole.body = title.strip(), body.strip()
+        whole.heading, whole.body = title.strip(), body.strip()
         return whole
 
 def title_and_text(text: str) -> tuple[str, str]:
     "Title and text; of a text that knows no title, '' and itself."
-    return (text.title, text.body) if isinstance(text, Titled) else ('', text)
+    return (text.heading, text.body) if isinstance(text, Titled) else ('', text)
 
 # %% ../../nbs/retrieval/encoder_contracts.ipynb #c08c000a
 TextKind = Literal['query', 'document']

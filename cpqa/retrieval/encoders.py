@@ -370,8 +370,8 @@ ENCODERS = Registry('encoder', [
         argument='the folder that prepare_encoder wrote',
         shown='prepared:DIR', check=f'{_HERE}:_check_folder'),
     *(Row(c.name, c.what, f'{_PUBLISHED}:published', 'models', bound=(c.name,),
-          **(dict(argument=f'how many numbers a vector is cut to ({", ".join(map(str, c.dims))})', optional=True, shown=f'{c.name}[:DIM]',
-                  check=f'{_HERE}:_check_cut') if c.dims else {})) for c in CONTRACTS.values()),
+          **(dict[str, Any](argument=f'how many numbers a vector is cut to ({", ".join(map(str, c.dims))})', optional=True,
+                            shown=f'{c.name}[:DIM]', check=f'{_HERE}:_check_cut') if c.dims else {})) for c in CONTRACTS.values()),
     Row('sentence-transformers', 'any model of sentence-transformers', f'{_PUBLISHED}:of_sentence_transformers', 'models',
         argument='a folder or a name at Hugging Face'),
 ], ModelError)

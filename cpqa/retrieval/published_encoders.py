@@ -22,6 +22,9 @@ from .openvino_models import ModelError, load_network
 # %% ../../nbs/retrieval/published_encoders.ipynb #f6560006
 class _Network:
     "A network of a contract for texts of one kind, on a device."
+    model: Any
+    tokenizer: Any
+
     def __init__(self, contract: EncoderContract, kind: TextKind, dim: int | None, device: str, shared: '_Network | None' = None):
         torch, self.folder = require('torch', 'models'), hub_folder(contract.network(kind))
         self.contract, self.kind, self.device, self.dim = contract, kind, device, dim

@@ -23,6 +23,7 @@ from ..core.storage import sha256
 from ..core.text_analysis import folded
 from ..evaluation.statistics import bootstrap
 from ..passages.cross_encoders import FastCrossEncoder
+from ..retrieval.encoder_contracts import Pooling
 from ..retrieval.encoders import MINILM, EmbeddedEncoder, Encoder, FastEncoder, SentenceTransformerEncoder
 from ..retrieval.openvino_models import About, DataUsed, Measured, shipped
 from .examples import ExamplesError, Group, own_groups, plain_words
@@ -96,7 +97,7 @@ class _Own:
         self.path, self.work, self.out, self.base, self.split, self.skip, self.progress = path, out/'work', out, base, split, skip, progress
         corpus = [p for name in ('corpus.jsonl', 'corpus.jsonl.gz') if path.is_dir() and (p := path/name).is_file()]
         self.documents = [*corpus, *documents]
-        pooling = None if (Path(base)/'modules.json').is_file() else 'mean'
+        pooling: Pooling | None = None if (Path(base)/'modules.json').is_file() else 'mean'
         self.first: Encoder = SentenceTransformerEncoder(base, pooling) if base else EmbeddedEncoder(model=MINILM, progress=progress)
 
     def groups(self, kind: str, encoder: Encoder) -> tuple[list[Group], list[Group], int, list[str]]:
