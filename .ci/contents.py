@@ -69,8 +69,7 @@ def figures() -> str:
     found = {r['system']: r for r in reversed(models['parts']['retrieval']['rows'][:7])}
     cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and models']['all']
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
-    given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference'),
-             (labels['bioasq'], 'questions of BioASQ, round 10')]
+    given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
     asked = patients['libraries']['demo']
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
@@ -83,7 +82,7 @@ def figures() -> str:
          f'{quotes["first marked"]["n"]} questions on full texts, Evidence Inference', 'nbs/studies/reading.ipynb'),
         *(('Yes or no, where one is given (for {:.0f} % of questions)'.format(100 * row['labelled']['value']),
            f'{share(row["right"])} right; always {row["commoner answer"]} {share(row["commoner there"])}',
-           f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given if row['right']),
+           f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
         ('A patient asks the demo notes: the first quote is of use, where one is given (for {:.0f} % of questions)'.format(
             100 * asked['answered']['value']), share(asked['first quote useful, of those answered']),
          f'{asked["answered"]["n"]} questions in patients\' words', 'benchmarks/results/patient_questions.json'),

@@ -1,6 +1,6 @@
 """Is the quoted sentence the one that carries the finding, and is the label right?
 
-    python benchmarks/reading.py EVIDENCE_LIBRARY BIOASQ_LIBRARY   (--write: counts of the labels go into the package)
+    python benchmarks/reading.py EVIDENCE_LIBRARY [BIOASQ_LIBRARY]   (--write: counts of the labels go into the package)
     python benchmarks/reading.py --build EVIDENCE_LIBRARY          (makes the first library: whole articles of Evidence Inference)
 
 Nothing here was seen by the stance network: not the articles, not the questions.
@@ -308,16 +308,17 @@ def drawn(name: str, some: list[dict], most: int | None) -> list[dict]:
     return [*kept, *random.Random(1).sample(rest, min(most // 4 if name == 'bioasq' else most, len(rest)))]
 
 
-def main(evidence: str, bioasq: str, write: bool, most: int | None):
+def main(evidence: str, bioasq: str, write: bool, most: int | None, fit: int | None):
     start, sets = (
         time.perf_counter(),
-        {'evidence inference': (evidence_sets()[0], evidence), 'bioasq': (bioasq_sets(), bioasq), 'pubmedqa': (pubmedqa_sets(), '')},
+        {'evidence inference': (evidence_sets()[0], evidence)},
     )
+    if bioasq: sets |= {'bioasq': (bioasq_sets(), bioasq), 'pubmedqa': (pubmedqa_sets(), '')}
     asked: dict[str, dict[str, list]] = {'fit': {}, 'report': {}}
     for name, (halves, folder) in sets.items():
         reads, gather = Reads(name), from_library(CancerQA(folder)) if folder else from_abstract
         for half, some in halves.items():
-            some = drawn(name, some, most)
+            some = drawn(name, some, most)[:fit if half == 'fit' else None]
             asked[half][name] = [q | {'rows': reads.rows(q, gather)} for q in some]
             print(name, half, len(some), f'{time.perf_counter() - start:.0f} s', flush=True)
     rule = shipped_verdict()
@@ -327,6 +328,7 @@ def main(evidence: str, bioasq: str, write: bool, most: int | None):
     result = {
         'stance': shipped_stance().describe(),
         'sampled': most,
+        'of the part to choose by': fit,
         'interval': '95 %: Wilson for labels, bootstrap by article for quotes',
         'weights': {'comparisons': msgspec.to_builtins(shipped_quote_weights('Is A better than B?')), 'verdict': msgspec.to_builtins(rule)},
         'quotes': {half: quotes_of(some['evidence inference'], rule) for half, some in asked.items()},
@@ -343,8 +345,9 @@ if __name__ == '__main__':
     p.add_argument(
         '--most', type=int, help="questions of each part, drawn with a fixed seed; of BioASQ's in addition to those of yes or no"
     )
+    p.add_argument('--fit', type=int, help='at most so many of the part that was kept aside to choose by')
     args = p.parse_args()
     if args.build:
         build(args.build)
     else:
-        main(*args.libraries, args.write, args.most)
+        main(*[*args.libraries, ''][:2], args.write, args.most, args.fit)

@@ -579,7 +579,7 @@ def test_a_depth_below_what_is_enough_is_no_failure():
 class Scripted:
     "A language model that says what it was told to say."
     def __init__(self, *texts: str): self.texts, self.asked = list(texts), []
-    def complete(self, messages, *, max_tokens=1024, temperature=0.0):
+    def complete(self, messages, *, max_tokens=1024, temperature=0.0, schema=None):
         self.asked.append(messages)
         return Completion(self.texts.pop(0) if self.texts else 'Nothing comes to mind.')
 

@@ -27,7 +27,7 @@ from .question_kinds import kind_of
 from .subject import about_it, subject_of
 from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
-from .verdict import Heard, Verdict, asks_for_label, of_trials, personal, verdict
+from .verdict import Heard, Verdict, asks_for_label, of_trials, verdict
 from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
 from ..core.redaction import short
 from ..core.remarks import Remark, remark
@@ -79,8 +79,6 @@ SIGNS = {
     'page': 'is the document an information page?',
     'opens': 'does the sentence open one?',
     'open': 'is the question no question of yes or no?',
-    'personal': 'does it speak of persons: I, you, my mum?',
-    'lay': 'do papers say it in other words?',
 }
 
 class QuoteWeights(Record, frozen=True):
@@ -287,9 +285,9 @@ def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, 
     page = np.array([float(study_kind(d) == 'information page') for d, _ in found])
     opens = page * np.array([float(not d.text[:a].strip()) for d, (a, _) in found])
     held = [_held(question, set(ENGLISH.analyze(f'{d.title} {d.text[a:b]}'))) for d, (a, b) in found]
-    asked = {'open': kind_of(question) != 'yesno', 'personal': personal(question), 'lay': len(both_forms(question)) > 1}
+    unasked = np.full(len(found), float(kind_of(question) != 'yesno'))
     return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': _log_odds(probability), 'sentence': _log_odds(alone), **cosines,
-            'held': np.array(held), 'page': page, 'opens': opens, **{name: np.full(len(found), float(x)) for name, x in asked.items()}}
+            'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked}
 
 # %% ../../nbs/answering/quoting_reader.ipynb #fcd63d11
 def _alone(question: str, found: _Found, reranker: Reranker | None) -> tuple[np.ndarray, tuple[str, ...]]:
