@@ -26,8 +26,8 @@ from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, FastEncoder, prepar
 from cpqa.local_ncbi.entrez_server import EntrezServer
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
-QUESTION = 'What are the side effects of tamoxifen?'
-FLUSHES = 'Hot flushes were the main side effect.'
+QUESTION = 'Does tamoxifen lower the recurrence of breast cancer?'
+LOWERED = 'Tamoxifen for five years lowered breast cancer recurrence.'
 ODD = {
     'a title': '', 'a long sentence': 'tamoxifen ' * 1200 + 'end.', 'no end': 'tamoxifen goes on and on ' * 60,
     'a table': 'Arm\tn\tHR\nTamoxifen\t12\t0.5 (0.3-0.8)\n' * 6,
@@ -91,7 +91,7 @@ def test_a_library_cut_in_any_way_is_asked_and_searched(name, libraries, encoder
     library = libraries(name)
     answer = CancerQA(library, Finding(encoder)).ask(QUESTION)
     sound(answer)
-    assert FLUSHES in [c.quote for c in answer.citations]   # though passages of seven words hold no whole sentence
+    assert LOWERED in [c.quote for c in answer.citations]   # though passages of seven words hold no whole sentence
     told = answer.trace['passages']
     assert told['segmenter'] == library.manifest.parts['vectors']['splitter'] and told['segmenter']['segmenter'] == name.partition(':')[0]
     assert (told['reranked'], told['stopped'], told['reranker']['reranker']) == (told['candidates'], 'all', 'default')
@@ -243,7 +243,7 @@ def test_an_encoder_by_its_folder(tmp_path, libraries):
 def test_a_library_of_before_is_asked_by_the_model_of_before(tmp_path):
     library = build_index([TOY], tmp_path/'before', encoder=MINILM)
     assert library.manifest.parts['vectors']['encoder']['model'] == MINILM
-    assert FLUSHES in [c.quote for c in CancerQA(library, Finding(MINILM)).ask(QUESTION).citations]
+    assert LOWERED in [c.quote for c in CancerQA(library, Finding(MINILM)).ask(QUESTION).citations]
     with pytest.raises(LibraryError, match=f'built with another model .*{MINILM}'): CancerQA(library).ask(QUESTION)
 
 
@@ -279,7 +279,7 @@ def test_live_documents_are_embedded_once(name, live, tmp_path):
     first, second = live(segmenter=name), live(segmenter=name)
     answer = first.ask(QUESTION)
     sound(answer)
-    assert FLUSHES in [c.quote for c in answer.citations] and answer.trace['passages']['segmenter']['segmenter'] == name.partition(':')[0]
+    assert LOWERED in [c.quote for c in answer.citations] and answer.trace['passages']['segmenter']['segmenter'] == name.partition(':')[0]
     assert first.finding.encoder.texts > 3
     again = second.ask(QUESTION)   # another day
     assert (again.citations, again.evidence) == (answer.citations, answer.evidence) and second.finding.encoder.texts == 0
