@@ -233,7 +233,8 @@ def test_an_encoder_by_its_folder(tmp_path, libraries):
     library = build_index([TOY], tmp_path/'library', encoder=folder)
     assert library.manifest.parts['vectors']['encoder'] == FastEncoder(folder).describe()
     for named in (folder, str(folder), FastEncoder(folder)): sound(CancerQA(library, Finding(named)).ask(QUESTION))
-    for qa in (CancerQA(library), CancerQA(libraries('sentences'), Finding(folder))):
+    sound(CancerQA(library).ask(QUESTION))   # without a name the library's own is taken
+    for qa in (CancerQA(library, Finding('default')), CancerQA(libraries('sentences'), Finding(folder))):
         with pytest.raises(LibraryError, match='built with another model .*tiny'): qa.ask(QUESTION)
     with pytest.raises(CpqaError, match='no sound fast encoder'): CancerQA(library, Finding(tmp_path/'tiny'))
     with pytest.raises(CpqaError, match='holds a cross-encoder, not a bi-encoder'):
@@ -243,8 +244,8 @@ def test_an_encoder_by_its_folder(tmp_path, libraries):
 def test_a_library_of_before_is_asked_by_the_model_of_before(tmp_path):
     library = build_index([TOY], tmp_path/'before', encoder=MINILM)
     assert library.manifest.parts['vectors']['encoder']['model'] == MINILM
-    assert LOWERED in [c.quote for c in CancerQA(library, Finding(MINILM)).ask(QUESTION).citations]
-    with pytest.raises(LibraryError, match=f'built with another model .*{MINILM}'): CancerQA(library).ask(QUESTION)
+    for named in (MINILM, None): assert LOWERED in [c.quote for c in CancerQA(library, Finding(named)).ask(QUESTION).citations]
+    with pytest.raises(LibraryError, match=f'built with another model .*{MINILM}'): CancerQA(library, Finding('default')).ask(QUESTION)
 
 
 # ---- more names
