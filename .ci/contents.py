@@ -85,7 +85,8 @@ def figures() -> str:
            f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
         ('A patient asks the demo notes: the first quote is of use, where one is given (for {:.0f} % of questions)'.format(
             100 * asked['answered']['value']), share(asked['first quote useful, of those answered']),
-         f'{asked["answered"]["n"]} questions in patients\' words', 'benchmarks/results/patient_questions.json'),
+         f'{asked["first quote useful, of those answered"]["n"]} of {asked["answered"]["n"]} questions in patients\' words',
+         'benchmarks/results/patient_questions.json'),
         ('Declines where the library holds no answer (with the reader of November 22)',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),
