@@ -136,7 +136,7 @@ def test_ask_in_json(usual, demo):
     assert {'question', 'response', 'used_PMIDs', 'abstained', 'citations', 'evidence', 'library', 'timings_ms'} <= usual.keys()
     assert usual['question'] == QUESTION and not usual['abstained'] and '18041059' in usual['used_PMIDs']
     assert all(c['quote'] in usual['response'] for c in usual['citations'])
-    assert f'{len(demo)} documents' in usual['library'] and usual['note'] == NOT_ADVICE
+    assert f'{len(demo):,} documents' in usual['library'] and usual['note'] == NOT_ADVICE
     assert usual['timings_ms'] and all(ms >= 0 for ms in usual['timings_ms'].values())
     assert all(demo[p['doc_id']][p['start']:p['end']] == p['text'] for p in (e['passage'] for e in usual['evidence']))
     resolves(usual, demo)
@@ -822,7 +822,7 @@ def test_an_encoder_of_ones_own(own):
 def test_a_library_of_another_encoder_is_refused_by_both_names(own, mixed):
     encoder, library = own
     ours = EmbeddedEncoder().describe()['model']
-    for argv in (('--library', library), ('--library', mixed, '--encoder', encoder)):
+    for argv in (('--library', library, '--encoder', 'default'), ('--library', mixed, '--encoder', encoder)):
         for command in (('search', 'tea', '--retriever', 'dense'), ('ask', 'Does tea help?')):
             said = complaint(inside(*command, *argv))
             assert 'was built with another model' in said and 'tiny' in said and ours in said
