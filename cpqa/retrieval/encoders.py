@@ -92,6 +92,7 @@ def told_contract(folder: Path, pooling: Pooling | None = None) -> tuple[Path, E
     "Where the network of a folder is, and its contract. Raises `ModelError` where nothing says how its tokens become a vector."
     name, known = published_name(folder), contract_of(published_name(folder))
     if known: return folder, known
+    if not folder.is_dir(): raise ModelError(f'the model {folder} could not be loaded: there is no such folder')
     modules = {m['type'].rpartition('.')[2]: folder / m['path'] for m in _json(folder / 'modules.json') or []}
     if not modules and pooling is None:
         raise ModelError(f'{folder} holds a network, and nothing says how its tokens become a vector: say pooling="mean" or "cls", '
