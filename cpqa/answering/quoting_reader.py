@@ -98,9 +98,10 @@ class QuoteWeights(Record, frozen=True):
 def _shipped() -> dict[str, QuoteWeights]:
     return msgspec.json.decode((files('cpqa')/'data'/'quotes.json').read_bytes(), type=dict[str, QuoteWeights])
 
-def shipped_quote_weights(question: str) -> QuoteWeights:
-    "The weights in the package: for a question that trials answer (`of_trials`), or else for one of people."
-    return _shipped()['comparisons' if of_trials(question) else 'questions']
+def shipped_quote_weights(question: str, papers_alone: bool = False) -> QuoteWeights:
+    "The weights in the package: for a question of trials (`of_trials`), or of yes or no to `papers_alone`; else for one of people."
+    by_finding = of_trials(question) or papers_alone and kind_of(question) == 'yesno'
+    return _shipped()['comparisons' if by_finding else 'questions']
 
 def answer_probability(signs: Mapping[str, np.ndarray], weights: QuoteWeights) -> np.ndarray:
     "The probability that each sentence is of use, shape (n,), from its signs, each of shape (n,), NaN where one is unknown."
@@ -303,7 +304,7 @@ def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) 
     network = yesno or g.encoder is None and np.isnan(of_passages(g.evidence, found)[0]).all()
     said = [in_context(d, span) for d, span in found] if network else []
     stances = reader.stance.read(in_literature(question), said) if said else []
-    scale = reader.scale(question)
+    scale = reader.scale(question, not any(study_kind(d) == 'information page' for d, _ in found))
     signs = quote_signs(question, found, g, np.array([s.finding for s in stances]) if said else unknown, alone, scale)
     p = answer_probability(signs, scale) * (section_share([s.section for s in said]) if said else 1.0)
     return _Scored(p, best_sentences(p, [d for d, _ in found]), scale, stances, notes)
@@ -395,9 +396,9 @@ class QuotingReader:
         self.weights, self.threshold = weights, threshold
         self.quotes, self.abstain_below, self._stance = quotes, abstain_below, stance
 
-    def scale(self, question: str) -> QuoteWeights:
+    def scale(self, question: str, papers_alone: bool = False) -> QuoteWeights:
         "The weights for a question, with the threshold that was asked for."
-        weights = self.weights or shipped_quote_weights(question)
+        weights = self.weights or shipped_quote_weights(question, papers_alone)
         return weights if self.threshold is None else replace(weights, least=self.threshold)
 
     @property

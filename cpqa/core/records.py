@@ -22,6 +22,10 @@ from msgspec.structs import replace
 from .remarks import UNANSWERED, Remark, all_in_words, in_words
 
 # %% ../../nbs/core/records.ipynb #eb3a3fa4
+def _plain(value: Any) -> str:
+    if isinstance(value, str): return str(value)   # a text that knows more than its letters
+    raise TypeError(f'{type(value).__name__} has no form in JSON')
+
 class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     "What all records share: immutable, compared by value, to and from plain JSON."
 
@@ -31,7 +35,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
 
     def to_json(self) -> str:
         "The record as a JSON object; tuples become lists."
-        return msgspec.json.encode(self.to_dict()).decode()
+        return msgspec.json.encode(self.to_dict(), enc_hook=_plain).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
