@@ -31,11 +31,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
 
     def to_dict(self) -> dict[str, Any]:
         "The record as plain dicts, lists, strings and numbers."
-        return msgspec.to_builtins(self)
+        return msgspec.to_builtins(self, enc_hook=_plain)
 
     def to_json(self) -> str:
         "The record as a JSON object; tuples become lists."
-        return msgspec.json.encode(self.to_dict(), enc_hook=_plain).decode()
+        return msgspec.json.encode(self.to_dict()).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
