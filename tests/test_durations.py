@@ -22,8 +22,8 @@ def test_a_test_has_the_row_of_its_file_and_a_notebook_one_of_its_own():
 
 def test_only_what_has_grown_by_far_is_over():
     rows = {'a': 10.0, 'b': 0.1}
-    assert over({'a': 90, 'b': 60.3, 'new': 90}, rows) == []
-    found = over({'a': 90.1, 'b': 60.4, 'new': 91}, rows)
+    assert over({'a': 150, 'b': 90.6, 'new': 240}, rows) == []
+    found = over({'a': 150.1, 'b': 90.7, 'new': 241}, rows)
     assert [line.split()[0] for line in found] == ['a', 'b', 'new'] and all('--write-durations' in line for line in found)
 
 
