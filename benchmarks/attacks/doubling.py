@@ -189,21 +189,26 @@ class TooLong(BaseException): "The time for a call is over."
 def _ring(*_): raise TooLong
 
 
-def timed(f: Callable, text: str, words: bool = False, limit: float = LIMIT) -> float:
-    "The seconds of computing that a call takes; infinite where it was stopped. What it raises is no matter here."
-    given, _ = arguments(f, text, words)
-    before = signal.signal(signal.SIGPROF, _ring)
-    start = time.process_time()
+def clocked(deed: Callable[[], object], limit: float) -> float:
+    "The seconds of computing that a deed takes; infinite where it was stopped. What it raises is no matter here."
+    before, start = signal.signal(signal.SIGPROF, _ring), time.process_time()
     try:
         try:
             signal.setitimer(signal.ITIMER_PROF, limit)
-            call(f, given)
+            deed()
         except Exception: pass
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.signal(signal.SIGPROF, before)
+        finally: signal.setitimer(signal.ITIMER_PROF, 0)
     except TooLong: return float('inf')   # also where it rings while the clock is being stopped
+    finally:
+        signal.signal(signal.SIGPROF, signal.SIG_IGN)   # what rings this late is dropped: by default it would end the process
+        signal.signal(signal.SIGPROF, before)
     return time.process_time() - start
+
+
+def timed(f: Callable, text: str, words: bool = False, limit: float = LIMIT) -> float:
+    "The same of a call with arguments that are made of a text."
+    given, _ = arguments(f, text, words)
+    return clocked(lambda: call(f, given), limit)
 
 
 def _suspect(measure: Callable[..., float], n: int) -> bool:

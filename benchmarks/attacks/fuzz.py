@@ -53,6 +53,7 @@ def tried(read: Callable[[bytes], object], data: bytes, own: tuple[type, ...]) -
     except Exception as e: said = f'{type(e).__name__}: {e}'[:150]
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)   # what rings this late is dropped
         signal.signal(signal.SIGALRM, before)
     return said, time.perf_counter() - start
 

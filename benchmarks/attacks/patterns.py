@@ -8,10 +8,9 @@ import collections
 import importlib
 import inspect
 import re
-import signal
 from collections.abc import Callable, Iterator
 
-from .doubling import FIRST, LIMIT, TooLong, _ring, growth, modules
+from .doubling import FIRST, LIMIT, clocked, growth, modules
 from .tally import Tally
 
 try: import re._parser as parser   # the parse tree of a pattern, which has no public home since Python 3.11
@@ -89,18 +88,10 @@ def hostile(pattern: re.Pattern) -> Iterator[tuple[str, str, str]]:
 
 def use(pattern: re.Pattern, how: Callable[[str], object], parts: tuple[str, str, str], n: int, limit: float) -> float:
     "The seconds of computing for one text of about `n` characters."
-    import time
     first, unit, last = parts
     text = first + (unit * (n // len(unit) + 1))[:n] + last
     text = text.encode('latin-1', 'replace') if isinstance(pattern.pattern, bytes) else text
-    before, start = signal.signal(signal.SIGPROF, _ring), time.process_time()
-    signal.setitimer(signal.ITIMER_PROF, limit)
-    try: how(text)
-    except TooLong: return float('inf')
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-    return time.process_time() - start
+    return clocked(lambda: how(text), limit)
 
 
 def slow_texts(pattern: re.Pattern, whole: bool = False, longest: int = SIZES) -> dict | None:
