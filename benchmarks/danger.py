@@ -1,7 +1,8 @@
-"""Fits the model of cpqa/answering/safety to phrases of our own, and measures it on what it was not fitted to.
+"""Measures what cpqa/answering/safety finds on phrases that it was not fitted to, and fits the model of marks.
 
-    python benchmarks/danger.py fit               # writes cpqa/data/danger.npz and benchmarks/results/danger.json
-    python benchmarks/danger.py test FILE.jsonl   # phrases of somebody else (kind, text) with the model in the package
+    python benchmarks/danger.py fit               # writes cpqa/data/danger.npz, the model of marks
+    python benchmarks/danger.py test FILE.jsonl ...   # sets of phrases of somebody else (kind, text), with the models in the package
+    python benchmarks/train_danger.py             # the network
 
 Harmless text of others is read from the data folder and stays there: half of MeQSum's messages (by a checksum of the text), LiveQA's,
 and part of the questions of BioASQ, PubMedQA and MedQuAD. The other half of MeQSum is for measuring only.
@@ -21,10 +22,10 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from cpqa.answering import safety
-from cpqa.answering.safety import DangerModel, danger, danger_chances, readings, word_marks
+from cpqa.answering.safety import DangerModel, danger, danger_model, marks_chances, network_chances, readings, word_marks
 
 LABELS = ROOT / 'benchmarks' / 'labels'
-KINDS = ('none', *safety._STANDS_ALONE, *safety._FIRST_HELP)
+KINDS = ('none', *safety.STANDS_ALONE, *safety.FIRST_HELP)
 FOLDS, STRENGTH, COPIES, TEMPLATES = 3, 20, 2, 6
 DRUGS = '''paclitaxel docetaxel carboplatin cisplatin oxaliplatin capecitabine xeloda 5fu gemcitabine irinotecan folfox folfiri folfirinox
 doxorubicin epirubicin cyclophosphamide vincristine vinorelbine etoposide temozolomide temodal methotrexate pemetrexed abvd bendamustine
@@ -166,7 +167,7 @@ def fit():
     kinds, s = np.array([kind for kind, _ in both]), np.array([out[row] for row in both])
     curve, bar = [], []
     is_real = np.arange(len(both)) >= len(own)
-    for j, group in enumerate((safety._STANDS_ALONE, safety._FIRST_HELP)):
+    for j, group in enumerate((safety.STANDS_ALONE, safety.FIRST_HELP)):
         known = LogisticRegression(C=1e3).fit(s[:, j:j + 1], np.isin(kinds, group))
         curve.append([known.coef_[0, 0], known.intercept_[0]])
         p = 1/(1 + np.exp(-curve[j][0]*s[:, j] - curve[j][1]))
@@ -175,38 +176,46 @@ def fit():
     np.savez_compressed(ROOT / 'cpqa' / 'data' / 'danger.npz', **whole(model))
     p = 1/(1 + np.exp(-np.array(curve)[:, 0]*s - np.array(curve)[:, 1]))
     alarm = (p >= np.array(bar)).any(1)
-    left = {kind: row(list(alarm[(kinds == kind) & ~is_real])) for kind in KINDS}
-    left['none, real messages'] = row(list(alarm[is_real]))
-    report(left, round(time.time() - began))
+    for kind in KINDS: print(kind, row(list(alarm[(kinds == kind) & ~is_real])))
+    print('none, real messages', row(list(alarm[is_real])))
 
 
 ALLOWED = (8, 7)   # real messages of 586 that may alarm when left out, for either output; some of them do speak of danger
 
 
-def report(left: dict, seconds: int):
-    safety.danger_model.cache_clear()
+def report(left: dict, seconds: int, n: int, bars: list[float]):
+    "Writes what the network in the package is worth."
+    safety.shipped_danger.cache_clear()
+    danger.cache_clear()
     kept = messages(1)
     alarms = [text for text in kept if danger(text)]
-    for text in alarms: print(danger(text), [round(p, 2) for p, _ in danger_chances(text)], ' '.join(text.split())[:400], file=sys.stderr)
+    for text in alarms: print(danger(text), [round(p, 2) for p, _ in network_chances(text)], ' '.join(text.split())[:400], file=sys.stderr)
     harmless = {'MeQSum, the half that was kept': row([bool(danger(t)) for t in kept]),
                 'questions of test sets': row([bool(danger(t)) for t in asked(0, 4)])}
     old = json.loads((RESULTS / 'danger.json').read_text()) if (RESULTS / 'danger.json').exists() else {}
     began = time.process_time()
-    for text in kept: danger_chances(text)
-    model = safety.danger_model()
-    save('danger', {'n': len(table('danger')), 'seconds': seconds, 'ms': round((time.process_time() - began)/len(kept)*1000, 2),
-                    'bytes': (ROOT / 'cpqa' / 'data' / 'danger.npz').stat().st_size, 'bars': [round(float(b), 3) for b in model.bar],
+    for text in kept: network_chances(text)
+    save('danger', {'n': n, 'seconds': seconds, 'ms': round((time.process_time() - began)/len(kept)*1000, 2),
+                    'bytes': sum(f.stat().st_size for f in (ROOT / 'cpqa' / 'data' / 'models' / 'danger').iterdir()), 'bars': bars,
                     'left out in turn': left, 'harmless': harmless, 'somebody else': old.get('somebody else', {})},
-         ('cpqa', 'numpy', 'scikit-learn', 'scipy'))
+         ('cpqa', 'openvino', 'torch', 'transformers'))
 
 
-def test(path: str):
+def found_in(path: str) -> dict:
+    "What is found of the phrases in a file: alarms, words that stand alone, and alarms by marks."
     rows = [json.loads(line) for line in open(path, encoding='utf-8')]
     text = next(key for key in ('text', 'question', 'message') if key in rows[0])
-    said = {kind: [danger(row_[text]) for row_ in rows if row_['kind'] == kind] for kind in dict.fromkeys(row_['kind'] for row_ in rows)}
+    of = lambda kind: [row_[text] for row_ in rows if row_['kind'] == kind]
+    kinds = list(dict.fromkeys(row_['kind'] for row_ in rows))
+    marks = lambda question: any(p >= bar for (p, _), bar in zip(marks_chances(question), danger_model().bar))
+    return ({kind: row([bool(danger(each)) for each in of(kind)]) for kind in kinds} |
+            {f'{kind}, words alone': row([danger(each) in safety.STANDS_ALONE for each in of(kind)]) for kind in kinds} |
+            {f'{kind}, by marks': row([marks(each) for each in of(kind)]) for kind in kinds})
+
+
+def test(paths: list[str]):
     result = json.loads((RESULTS / 'danger.json').read_text())
-    result['somebody else'] = {kind: row([bool(each) for each in found]) for kind, found in said.items()}
-    result['somebody else'] |= {f'{kind}, words alone': row([each in safety._STANDS_ALONE for each in said[kind]]) for kind in said}
+    result['somebody else'] = {f'set {n}': found_in(path) for n, path in enumerate(paths, 1)}
     (RESULTS / 'danger.json').write_text(json.dumps(result, indent=1, ensure_ascii=False) + '\n')
     print(json.dumps(result['somebody else'], indent=1))
 
@@ -214,6 +223,6 @@ def test(path: str):
 if __name__ == '__main__':
     parser = argparse.ArgumentParser()
     parser.add_argument('what', choices=('fit', 'test'))
-    parser.add_argument('file', nargs='?')
+    parser.add_argument('files', nargs='*')
     given = parser.parse_args()
-    fit() if given.what == 'fit' else test(given.file)
+    fit() if given.what == 'fit' else test(given.files)

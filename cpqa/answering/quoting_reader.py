@@ -54,6 +54,8 @@ def is_aim(sentence: str, section: str = '') -> bool:
         re.I))
 
 # %% ../../nbs/answering/quoting_reader.ipynb #1d95c793
+_BROKEN = '()[]{},.;:'   # what begins with one of these is the rest of a sentence that was cut
+
 def candidates(evidence: Sequence[Evidence], documents: Mapping[str, Document]) -> list[tuple[Document, Span]]:
     "The sentences within the passages that may be quoted, each once, in the order of the evidence: no aims, no orders, nothing retracted."
     found: dict[tuple[str, Span], tuple[Document, Span]] = {}
@@ -63,7 +65,8 @@ def candidates(evidence: Sequence[Evidence], documents: Mapping[str, Document]) 
         for start, end in sentences(document):
             if not (e.passage.start <= start and end <= e.passage.end) or (document.id, (start, end)) in found: continue
             said, section = document.text[start:end], next((s.label for s in document.sections if s.start <= start < s.end), '')
-            if ' | ' not in said and not is_aim(said, section) and not commands(Document(document.id, document.title, said)):
+            if ' | ' in said or said[:1] in _BROKEN: continue
+            if not is_aim(said, section) and not commands(Document(document.id, document.title, said)):
                 found.setdefault((document.id, (start, end)), (document, (start, end)))
     return list(found.values())
 

@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['FIRST', 'ABROAD', 'tidied', 'word_marks', 'readings', 'DangerModel', 'danger_model', 'kinds_chances',
-           'danger_outputs', 'danger_chances', 'danger', 'help_for', 'first_words', 'words_alone', 'words_with_errors',
-           'language_of', 'language_note', 'treatment_note']
+           'danger_outputs', 'marks_chances', 'network_chances', 'danger', 'help_for', 'first_words', 'words_alone',
+           'words_with_errors', 'language_of', 'language_note', 'treatment_note']
 
 # %% ../../nbs/answering/safety.ipynb #d295f39a
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -20,8 +20,11 @@ from zlib import crc32
 
 import numpy as np
 
+from .danger_network import DANGERS, FIRST_HELP, MOST_READ, STANDS_ALONE, shipped_danger
 from .subject import medicines_named
+from ..core.errors import MissingExtra
 from ..core.word_lists import word_lists
+from ..retrieval.openvino_models import ModelError
 
 # %% ../../nbs/answering/safety.ipynb #0cac0ea6
 _CALL = 'your emergency number (112 in Europe and from most mobile phones, 911 in the US and Canada, 999 in the UK)'
@@ -96,12 +99,10 @@ def word_marks(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     return found.astype(np.int64), weights[first]/np.sqrt(_FEW + (weights[first]**2).sum())
 
 # %% ../../nbs/answering/safety.ipynb #5f5c3555
-_LONGEST = 20_000   # characters that are read
-
 def readings(question: str) -> list[list[str]]:
     "The words of what the model reads of a `question` at a time: its sentences, and each with the next."
     sentences = list[list[str]]()
-    for line in question[:_LONGEST].splitlines():
+    for line in question[:MOST_READ].splitlines():
         for words in map(_words_of, map(tidied, re.split(r'(?<=[.?!;])\s+', line))):
             sentences += [words] if len(words) <= 40 else [words[i:i + 30] for i in range(0, len(words) - 15, 15)]
     sentences = [words for words in sentences if words]
@@ -129,9 +130,6 @@ def kinds_chances(model: DangerModel, reading: Sequence[str]) -> np.ndarray:
     return raised/raised.sum()
 
 # %% ../../nbs/answering/safety.ipynb #0347f850
-_STANDS_ALONE = ('self-harm', 'another', 'overdose')   # kinds beside which nothing is quoted
-_FIRST_HELP = ('emergency', 'fever', 'urgent')
-
 _TAKEN = r'\b(take|took|taken|swallow\w*|drank|gave|given|ate)\b'
 _NAMED = re.compile('|'.join((
     r'\bsu(i|e|ic?|)[cs]i[cd]', r'\b(kill|hang|shoot|drown|hurt|harm|cut|burn)\w* (my|him|her)self\b',
@@ -149,10 +147,10 @@ def danger_outputs(model: DangerModel, question: str) -> tuple[np.ndarray, tuple
     """For self-harm or too much of a medicine, and for an emergency: the log odds of the reading that alarms most, and its likeliest
     kind."""
     some = readings(question)
-    if not some: return np.array([-20.0, -20.0]), (_STANDS_ALONE[0], _FIRST_HELP[0])
+    if not some: return np.array([-20.0, -20.0]), (STANDS_ALONE[0], FIRST_HELP[0])
     chances = np.array([kinds_chances(model, reading) for reading in some])
     odds, kinds = list[float](), list[str]()
-    for group, less in ((_STANDS_ALONE, _UNNAMED), (_FIRST_HELP, 0.0)):
+    for group, less in ((STANDS_ALONE, _UNNAMED), (FIRST_HELP, 0.0)):
         of_group = chances[:, [model.kinds.index(kind) for kind in group]]
         p = np.clip(of_group.sum(1), 1e-6, 1 - 1e-6)
         named = [bool(_PLAIN.search(said)) + bool(_NAMED.search(said)) - 1 for said in map(' '.join, some)]
@@ -161,17 +159,35 @@ def danger_outputs(model: DangerModel, question: str) -> tuple[np.ndarray, tuple
         kinds.append(group[int(of_group[each.argmax()].argmax())])
     return np.array(odds), (kinds[0], kinds[1])
 
-def danger_chances(question: str) -> tuple[tuple[float, str], tuple[float, str]]:
-    "How likely a question speaks of self-harm or too much of a medicine, and of an emergency, each with its likeliest kind."
+_Chances = tuple[tuple[float, str], tuple[float, str]]
+
+def marks_chances(question: str) -> _Chances:
+    "The same as `network_chances` by marks alone, which needs no extra."
     model = danger_model()
     odds, kinds = danger_outputs(model, question)
     p = 1/(1 + np.exp(-model.curve[:, 0]*odds - model.curve[:, 1]))
     return (float(p[0]), kinds[0]), (float(p[1]), kinds[1])
 
+# %% ../../nbs/answering/safety.ipynb #0347f852
+def network_chances(question: str) -> _Chances:
+    """How likely a question speaks of self-harm or too much of a medicine, and of an emergency, each with its likeliest kind: by the
+    network. Raises `MissingExtra` and `ModelError`."""
+    p, found = shipped_danger().chances(question), list[tuple[float, str]]()
+    for group, more in ((STANDS_ALONE, _UNNAMED * bool(_PLAIN.search(tidied(question[:MOST_READ])))), (FIRST_HELP, 0.0)):
+        of_group = p[:, [DANGERS.index(kind) for kind in group]] if len(p) else np.zeros((1, len(group)))
+        most = of_group[of_group.sum(1).argmax()]
+        chance = np.clip(most.sum(), 1e-6, 1 - 1e-6)
+        found.append((float(1/(1 + np.exp(-np.log(chance/(1 - chance)) - more))), group[int(most.argmax())]))
+    return found[0], found[1]
+
 @lru_cache(64)
 def danger(question: str) -> str:
     "The kind of danger that a question speaks of, a key of `FIRST`, or ''."
-    return next((kind for (p, kind), bar in zip(danger_chances(question), danger_model().bar) if p >= bar), '')
+    read = list[tuple[_Chances, Sequence[float]]]()
+    with suppress(MissingExtra, ModelError): read.append((network_chances(question), shipped_danger().card.bars))
+    read.append((marks_chances(question), danger_model().bar))
+    found = [kind for chances, bars in read for (p, kind), bar in zip(chances, bars) if p >= bar]
+    return next((kind for kind in found if kind in STANDS_ALONE), next(iter(found), ''))
 
 # %% ../../nbs/answering/safety.ipynb #44c2bf7b
 ABROAD = {row['code']: ('|'.join(row['dying']), '|'.join(row['urgent']), row['said']) for row in word_lists('abroad')['language']}
@@ -180,7 +196,7 @@ def help_for(question: str) -> tuple[str, str]:
     """The kind of danger, a key of `FIRST`, and what the person who asks needs to hear before any evidence; two times '' where there is
     none."""
     if kind := danger(question): return kind, FIRST[kind]
-    text = tidied(question[:_LONGEST])
+    text = tidied(question[:MOST_READ])
     for dying, urgent, said in ABROAD.values():
         for kind, pattern in (('self-harm', dying), ('emergency', urgent)):
             if re.search(pattern, text): return kind, f'{FIRST[kind]} {said}'
@@ -194,7 +210,7 @@ def first_words(question: str) -> str:
 def words_alone(question: str) -> str:
     "The words that stand alone, in the place of an answer, or ''."
     kind, said = help_for(question)
-    return said if kind in _STANDS_ALONE else ''
+    return said if kind in STANDS_ALONE else ''
 
 # %% ../../nbs/answering/safety.ipynb #ac1faa14
 @contextmanager
@@ -243,5 +259,5 @@ _KEEP_ON = ('Do not stop, pause or change a treatment because of what you read h
 
 def treatment_note(question: str) -> str:
     "A note where a question speaks of stopping a treatment, or ''."
-    text = question[:_LONGEST]
+    text = question[:MOST_READ]
     return _KEEP_ON if _STOPS.search(text) and (_TREATMENT.search(text) or medicines_named(text)) else ''

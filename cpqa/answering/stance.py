@@ -7,7 +7,6 @@ __all__ = ['InContext', 'in_context', 'compares', 'order_is_told', 'linked', 'St
            'shipped_stance']
 
 # %% ../../nbs/answering/stance.ipynb #4d0b7e13
-import hashlib
 import re
 from collections.abc import Sequence
 from copy import deepcopy
@@ -24,7 +23,7 @@ from ..passages.cross_encoders import INPUTS, encode_pairs, feed, pair_outputs, 
 from ..passages.sentences import Span, sentences
 from ..retrieval.encoders import batches
 from ..retrieval.openvino_models import (About, FastPrecision, ModelCard, ModelError, PreparedNetwork, chosen_precision, fast_gelu,
-                                            prepare, reason, shipped)
+                                            prepare, reason, shipped, weights_digits)
 
 # %% ../../nbs/answering/stance.ipynb #c19a5d74
 class InContext(NamedTuple):
@@ -174,14 +173,6 @@ class StanceModel(PreparedNetwork):
 # %% ../../nbs/answering/stance.ipynb #3f92b7c6
 _MAX_TOKENS = 176   # of a pair, as it was trained
 
-def _digits(network: Any) -> str:
-    "Hexadecimal digits that tell the weights of a module apart from others."
-    found = hashlib.sha256()
-    for name, weight in sorted(network.state_dict().items()):
-        found.update(name.encode())
-        found.update(weight.detach().cpu().float().numpy().tobytes())
-    return found.hexdigest()[:12]
-
 def prepare_stance(
     network: Any,                             # a module: input_ids, attention_mask, token_type_ids -> (n, 4)
     tokenizer: Any,                           # of the package tokenizers
@@ -195,7 +186,7 @@ def prepare_stance(
 ) -> Path:
     "Writes a trained network for `StanceModel`, once. Raises `ModelError` with what to do."
     torch, precision = require('torch', 'models'), chosen_precision(precision, bool(calibration))
-    card = ModelCard(label, _digits(network), precision, max_tokens, pad_id, INPUTS, kind='stance', about=about)
+    card = ModelCard(label, weights_digits(network), precision, max_tokens, pad_id, INPUTS, kind='stance', about=about)
     rows = [encode_pairs(tokenizer, a, [s.text], max_tokens)[0] for a, s in calibration] if precision == 'int8' else []
     encode_pairs(tokenizer, '', [], max_tokens)   # says so where there is no room
     network = deepcopy(network).eval()

@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['FastPrecision', 'HIDDEN', 'MODEL_KINDS', 'CARD', 'PAGE', 'FILES', 'MODELS', 'RunsIn', 'ModelError', 'reason',
-           'hushed', 'load_network', 'has_bf16', 'chosen_precision', 'fast_gelu', 'DataUsed', 'Measured', 'About',
-           'ModelKind', 'ModelCard', 'model_page', 'preparing', 'write_card', 'convert', 'prepare', 'read_card',
-           'shipped', 'multiply_out', 'on_trunk', 'PreparedNetwork']
+           'hushed', 'load_network', 'has_bf16', 'chosen_precision', 'fast_gelu', 'weights_digits', 'DataUsed',
+           'Measured', 'About', 'ModelKind', 'ModelCard', 'model_page', 'preparing', 'write_card', 'convert', 'prepare',
+           'read_card', 'shipped', 'multiply_out', 'on_trunk', 'PreparedNetwork']
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #111f4f29
 import ctypes
+import hashlib
 import io
 import logging
 import os
@@ -113,6 +114,15 @@ def fast_gelu(model: Any):
         for name, child in module.named_children():
             if isinstance(child, activations.GELUActivation): setattr(module, name, torch.nn.GELU(approximate='tanh'))
 
+# %% ../../nbs/retrieval/openvino_models.ipynb #7e1a0011
+def weights_digits(network: Any) -> str:
+    "Hexadecimal digits that tell the weights of a module apart from others."
+    found = hashlib.sha256()
+    for name, weight in sorted(network.state_dict().items()):
+        found.update(name.encode())
+        found.update(weight.detach().cpu().float().numpy().tobytes())
+    return found.hexdigest()[:12]
+
 # %% ../../nbs/retrieval/openvino_models.ipynb #e7978b71
 _LIMITS = ('It ranks texts. It knows nothing of a person and gives no medical advice.',
           'It was trained on English abstracts and passages of medical articles; other languages and other kinds of text were not tried.',
@@ -182,6 +192,7 @@ class ModelCard(Record, frozen=True):
     trunk: str = ''
     trunk_weights: str = ''
     reads_at: str = ''
+    bars: tuple[float, ...] = ()   # of what decides by a chance: from where on
     about: About = About()
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #2a932980
@@ -319,12 +330,14 @@ def on_trunk(head: Any, card: ModelCard) -> Any:
     folder = shipped(card.trunk)
     below = read_card(folder, card.trunk) if folder else None
     if folder is None or below is None or below.weights != card.trunk_weights:
-        raise ModelError(f'{card.model} was trained on another {MODEL_KINDS[card.trunk].name} than came with this copy of cpqa: train it again')
+        raise ModelError(f'{card.model} was trained on another {MODEL_KINDS[card.trunk].name} than came with this copy of cpqa: train it '
+                         'again')
     openvino = require('openvino', 'offline')
     trunk = openvino.Core().read_model(folder / 'model.xml')
     if below.precision == 'w8': multiply_out(trunk)
     nodes = {node.get_friendly_name(): node for node in trunk.get_ops()}
-    if card.reads_at not in nodes: raise ModelError(f'{card.model} reads {card.reads_at}, which {below.model} does not have: train it again')
+    if card.reads_at not in nodes:
+        raise ModelError(f'{card.model} reads {card.reads_at}, which {below.model} does not have: train it again')
     fed = {HIDDEN: nodes[card.reads_at].output(0)} | {p.get_friendly_name(): p.output(0) for p in trunk.get_parameters()}
     for p in head.get_parameters(): p.output(0).replace(fed[p.get_friendly_name()])
     return openvino.Model(head.get_results(), trunk.get_parameters(), card.model)
