@@ -3,7 +3,7 @@
     python benchmarks/attack.py                      (all parts, about half an hour on two cores)
     python benchmarks/attack.py servers files        (these parts)
     python benchmarks/attack.py --quick              (some tries of each, a few minutes)
-    python benchmarks/attack.py doubling --only answering   (the modules with this in their names; nothing is written)
+    python benchmarks/attack.py doubling --only answering   (the modules with this in their names)
 
     doubling   every exported function on text, with hostile texts of growing length: is the time more than tripled as they double?
     patterns   every regular expression, with texts made from its own parts
@@ -17,7 +17,8 @@
 
 Each row says how often was tried, how often cpqa held, the worst seconds and the worst memory of a process, and what fell.
 A part that breaks is a row of its own. Everything runs on this machine, and nothing leaves 127.0.0.1.
-Results are added to benchmarks/results/attack.json:
+Results are added to benchmarks/results/attack.json; doubling keeps each module that it has tried whole in results/doubling.jsonl, goes on
+where it was stopped, and tries again what has changed since:
 rows of parts that are not run stay, those of a quick run are written only with --save.
 """
 import argparse
@@ -36,13 +37,14 @@ PARTS = {'doubling': 'doubling:run', 'patterns': 'patterns:run', 'servers': 'ser
          'flips': 'libraries:run_flips', 'files': 'libraries:run_files', 'fuzz': 'fuzz:run', 'load': 'load:run'}
 
 
-def tallied(part: str, quick: bool, only: str = '') -> list[dict]:
+def tallied(part: str, quick: bool, only: str = '', afresh: bool = False) -> list[dict]:
     "The rows of a part; one that breaks is a try that fell."
     from attacks.tally import Tally
     module, _, function = PARTS[part].partition(':')
     rows, start = [], time.monotonic()
     try:
-        more = {'only': only} if only and part in ('doubling', 'patterns') else {}
+        more: dict = {'only': only} if only and part in ('doubling', 'patterns') else {}
+        if afresh and part == 'doubling': more['afresh'] = True
         for t in getattr(importlib.import_module(f'attacks.{module}'), function)(quick, **more):
             rows.append({'part': part, 'quick': quick, **t.row()})
             print(line(rows[-1]), flush=True)
@@ -82,11 +84,12 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument('--quick', action='store_true', help='a few tries of each; nothing is written')
     p.add_argument('--save', action='store_true', help='write a quick run too')
     p.add_argument('--only', default='', metavar='TEXT', help='of doubling and patterns: the modules with this in their names')
+    p.add_argument('--afresh', action='store_true', help='of doubling: modules that were tried before, too')
     args = p.parse_args(argv)
     if wrong := [x for x in args.parts if x not in PARTS]: p.error(f'{wrong[0]} is no part: choose of {", ".join(PARTS)}')
     rows = []
     for part in args.parts or PARTS:
-        rows += tallied(part, args.quick, args.only)
+        rows += tallied(part, args.quick, args.only, args.afresh)
         if (args.save or not args.quick) and not args.only: kept(rows)
     return 0 if all(r['survived'] == r['tries'] for r in rows) else 1
 

@@ -66,6 +66,22 @@ def test_a_planted_function_is_found(attacks, monkeypatch):
     assert doubling.slow_shapes(rows) == doubling.slow_shapes(lines) == []
 
 
+def test_doubling_goes_on_where_it_was_stopped(attacks, monkeypatch, tmp_path):
+    doubling = attacks('attacks.doubling')
+    monkeypatch.setattr(doubling, 'KNOWN', tmp_path/'doubling.jsonl')
+    tried = []
+    monkeypatch.setattr(doubling, 'module_tried', lambda name, quick: tried.append(name) or iter([('done', 'f', [])]))
+    first = doubling.module_row('cpqa.core.redaction')
+    assert doubling.module_row('cpqa.core.redaction') == first and first['found'] == [['done', 'f', []]]
+    doubling.module_row('cpqa.core.redaction', quick=True)
+    doubling.module_row('cpqa.core.redaction', afresh=True)
+    assert len(tried) == 3 and set(doubling.known()) == {'cpqa.core.redaction'}
+    changed = json.dumps(first | {'source': 'older'}) + '\n'
+    doubling.KNOWN.write_text(changed)
+    doubling.module_row('cpqa.core.redaction')
+    assert len(tried) == 4 and doubling.known()['cpqa.core.redaction']['source'] == first['source']
+
+
 def test_arguments_come_from_annotations(attacks):
     doubling = attacks('attacks.doubling')
     given, holds = doubling.arguments(squares, 'tea')

@@ -6,9 +6,11 @@ again from short texts on: where the time more than triples as the text doubles,
 """
 import collections.abc
 import contextlib
+import hashlib
 import importlib
 import inspect
 import io
+import json
 import multiprocessing
 import os
 import pkgutil
@@ -311,13 +313,35 @@ def module_tried(name: str, quick: bool, patience: float = 1200.0) -> Iterator[t
             child.join()
 
 
-def run(quick: bool = False, only: str = '') -> Iterator[Tally]:
-    "Tries all exported functions on texts; `only` names a part of a module's name."
+KNOWN = Path(__file__).resolve().parent.parent / 'results' / 'doubling.jsonl'   # a line for each module that was tried whole
+
+
+def known() -> dict[str, dict]:
+    "What became of each module, by its name, and of which source."
+    lines = KNOWN.read_text(encoding='utf-8').splitlines() if KNOWN.exists() else []
+    return {row['module']: row for row in map(json.loads, lines)}
+
+
+def module_row(name: str, quick: bool = False, afresh: bool = False) -> dict:
+    """What became of a module's callables: tried now, or known of a whole run on the same source, which a change in another module does
+    not show."""
+    source = hashlib.sha256(Path(importlib.import_module(name).__file__).read_bytes()).hexdigest()[:12]
+    before = {} if afresh or quick else known()
+    if before.get(name, {}).get('source') == source: return before[name]
+    row = {'module': name, 'source': source, 'found': [list(each) for each in module_tried(name, quick)]}
+    if not quick:
+        rows = known() | {name: row}   # another run may have written meanwhile
+        KNOWN.write_text(''.join(json.dumps(rows[module]) + '\n' for module in sorted(rows)), encoding='utf-8')
+    return row
+
+
+def run(quick: bool = False, only: str = '', afresh: bool = False) -> Iterator[Tally]:
+    "Tries all exported functions on texts; `only` names a part of a module's name. What was tried whole before is not tried again."
     tally, skipped, slow = Tally('doubled texts, by exported function'), {}, []
     names = [m for m in modules() if only in m]
     for name in names: importlib.import_module(name)   # once, before the processes part
     for name in names:
-        for state, what, found in module_tried(name, quick):
+        for state, what, found in module_row(name, quick, afresh)['found']:
             full = f'{name}.{what}'
             if state == 'no text': continue
             if state == 'not tried': skipped[full] = found; continue
