@@ -257,7 +257,7 @@ def test_messages_of_patients_who_are_in_no_danger(data_dir):
     assert (process_time() - began)/len(kept) < 0.5   # seconds of the processor a message, several times what a slow one takes
 
 
-ALARMS = 11   # of 484, with those that are in danger
+ALARMS = 9   # of 484, with those that are in danger
 HISTORY = ('I am 61 and had surgery for bowel cancer in 2022, then six months of folfox. '
            'My scans were clear, I walk every day, my wife cooks. ')
 

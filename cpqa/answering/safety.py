@@ -177,7 +177,8 @@ def network_chances(question: str) -> _Chances:
         of_group = p[:, [DANGERS.index(kind) for kind in group]] if len(p) else np.zeros((1, len(group)))
         most = of_group[of_group.sum(1).argmax()]
         chance = np.clip(most.sum(), 1e-6, 1 - 1e-6)
-        found.append((float(1/(1 + np.exp(-np.log(chance/(1 - chance)) - more))), group[int(most.argmax())]))
+        odds = np.log(chance/(1 - chance)) + more - np.log(max(1, len(p)))   # of many windows one may alarm by chance
+        found.append((float(1/(1 + np.exp(-odds))), group[int(most.argmax())]))
     return found[0], found[1]
 
 @lru_cache(64)
