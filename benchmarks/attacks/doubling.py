@@ -313,6 +313,7 @@ def module_tried(name: str, quick: bool, patience: float = 1200.0) -> Iterator[t
             child.join()
 
 
+LOADED = ('torch', 'transformers.models.auto.configuration_auto')   # what calls may load when they are first used
 KNOWN = Path(__file__).resolve().parent.parent / 'results' / 'doubling.jsonl'   # a line for each module that was tried whole
 
 
@@ -339,7 +340,8 @@ def run(quick: bool = False, only: str = '', afresh: bool = False) -> Iterator[T
     "Tries all exported functions on texts; `only` names a part of a module's name. What was tried whole before is not tried again."
     tally, skipped, slow = Tally('doubled texts, by exported function'), {}, []
     names = [m for m in modules() if only in m]
-    for name in names: importlib.import_module(name)   # once, before the processes part
+    for name in (*names, *LOADED):   # once, before the processes part: loading is no work on a text
+        with contextlib.suppress(ImportError): importlib.import_module(name)
     for name in names:
         for state, what, found in module_row(name, quick, afresh)['found']:
             full = f'{name}.{what}'
