@@ -186,7 +186,7 @@ def danger(question: str) -> str:
     "The kind of danger that a question speaks of, a key of `FIRST`, or ''."
     read = list[tuple[_Chances, Sequence[float]]]()
     with suppress(MissingExtra, ModelError): read.append((network_chances(question), shipped_danger().card.bars))
-    read.append((marks_chances(question), danger_model().bar))
+    read.append((marks_chances(question), tuple(map(float, danger_model().bar))))
     found = [kind for chances, bars in read for (p, kind), bar in zip(chances, bars) if p >= bar]
     return next((kind for kind in found if kind in STANDS_ALONE), next(iter(found), ''))
 
