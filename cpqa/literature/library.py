@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['FORMAT', 'RecordSource', 'facts', 'date_number', 'term_index', 'LibraryError', 'DamagedLibrary', 'FileEntry',
            'Origin', 'Manifest', 'damaged', 'damage', 'Documents', 'Library', 'Intake', 'give_marks', 'notices',
-           'write_ids', 'LibraryPart', 'write_manifest', 'is_library', 'library_in_place', 'build_library']
+           'read_records', 'write_terms', 'LibraryPart', 'write_manifest', 'is_library', 'library_in_place',
+           'build_library']
 
 # %% ../../nbs/literature/library.ipynb #5c5e6150
 import os
@@ -423,28 +424,32 @@ RecordSource = str | Path | Iterable[Document | Deleted | Skipped]
 
 def _name(source: RecordSource) -> str: return Path(source).name if isinstance(source, str | Path) else 'the records given'
 
-def write_ids(folder: Path, intake: Intake):
-    "Writes and counts the ids of the documents that were taken, in their order."
-    (folder / 'ids.txt').write_text(''.join(f'{id}\n' for id in intake.live), encoding='utf-8')
-    intake.counts['documents'] = len(intake.live)
-
-def _read_into(folder: Path, sources: list[RecordSource], progress: Progress) -> Intake:
-    terms = term_index(folder / 'terms', create=True)
-    writer = terms.writer(heap_size=128_000_000, num_threads=1)
-    intake, n = Intake(writer), 0
+def read_records(intake: Intake, sources: Iterable[RecordSource], progress: Progress):
+    "Hands an intake the records of all sources, in their order."
+    n = 0
     for source in sources:
         for record in read_file(source) if isinstance(source, str | Path) else source:
             intake(record)
             n += 1
             if n % 200 == 0: progress('reading', n, None)
     progress('reading', n, n)
+
+def write_terms(folder: Path, terms: tantivy.Index, intake: Intake):
+    "Writes what was taken: the terms with the marks of their documents, and the ids, in their order, which are counted."
+    intake.writer.commit()
+    give_marks(folder, terms, intake)
+    intake.writer.wait_merging_threads()
+    (folder / 'ids.txt').write_text(''.join(f'{id}\n' for id in intake.live), encoding='utf-8')
+    intake.counts['documents'] = len(intake.live)
+
+def _read_into(folder: Path, sources: list[RecordSource], progress: Progress) -> Intake:
+    terms = term_index(folder / 'terms', create=True)
+    intake = Intake(terms.writer(heap_size=128_000_000, num_threads=1))
+    read_records(intake, sources, progress)
     if not intake.live:
         raise LibraryError(f'no document in {", ".join(map(_name, sources))} ({len(intake.skipped)} bad records'
                            f'{": " + intake.skipped[0] if intake.skipped else ""}): nothing was written')
-    writer.commit()
-    give_marks(folder, terms, intake)
-    writer.wait_merging_threads()
-    write_ids(folder, intake)
+    write_terms(folder, terms, intake)
     return intake
 
 # %% ../../nbs/literature/library.ipynb #262db1a7

@@ -18,10 +18,9 @@ import tantivy
 
 from ..core.progress import Progress, quiet
 from ..core.records import Correction, Document, Record, marked, marks, shortened
-from .article_files import read_file
 from .library import (
-    FORMAT, Documents, FileEntry, Intake, Library, LibraryError, LibraryPart, Origin, RecordSource, give_marks, library_in_place, notices,
-    term_index, write_ids, write_manifest)
+    FORMAT, Documents, FileEntry, Intake, Library, LibraryError, LibraryPart, Origin, RecordSource, library_in_place, notices,
+    read_records, term_index, write_manifest, write_terms)
 from .pubmed import Deleted, Skipped
 
 # %% ../../nbs/literature/library_updates.ipynb #d53681c7
@@ -104,18 +103,10 @@ def _revise(old: Library, new: Path, sources: Iterable[RecordSource], progress: 
     "Writes the terms of the new library."
     _shared(old.folder / 'terms', new / 'terms')
     terms = term_index(new / 'terms')
-    intake, n = _Revision(terms.writer(heap_size=128_000_000, num_threads=1), old), 0
-    for source in sources:
-        for record in read_file(source) if isinstance(source, str | Path) else source:
-            intake(record)
-            n += 1
-            if n % 200 == 0: progress('reading', n, None)
-    progress('reading', n, n)
+    intake = _Revision(terms.writer(heap_size=128_000_000, num_threads=1), old)
+    read_records(intake, sources, progress)
     if not intake.live: raise LibraryError('this update would withdraw every document: nothing was written')
-    intake.writer.commit()
-    give_marks(new, terms, intake)
-    intake.writer.wait_merging_threads()
-    write_ids(new, intake)
+    write_terms(new, terms, intake)
     return intake
 
 # %% ../../nbs/literature/library_updates.ipynb #951bdd8b
