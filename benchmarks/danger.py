@@ -57,6 +57,13 @@ def messages(which: int) -> list[str]:
     return [text for text in (json.loads(line)['message'] for line in lines) if half(text) == which]
 
 
+def asked_for_help() -> list[tuple[str, str]]:
+    "The messages of MeQSum to which the words that help are apt, as somebody read them who knew no result, each with its kind."
+    lines = map(json.loads, (DATA / 'patients' / 'meqsum.jsonl').read_text(encoding='utf-8').splitlines())
+    kinds = dict(table('meqsum_danger'))
+    return [(line['message'], kinds[str(line['id'])]) for line in lines if str(line['id']) in kinds]
+
+
 def liveqa() -> list[str]:
     found = []
     for question in ET.parse(DATA / 'patients' / 'liveqa_2017_test.xml').iter():
@@ -183,19 +190,21 @@ def fit():
 ALLOWED = (8, 7)   # real messages of 586 that may alarm when left out, for either output; some of them do speak of danger
 
 
-def report(left: dict, seconds: int, n: int, bars: list[float]):
+def report(left: dict, seconds: int | None, n: int, bars: list[float]):
     "Writes what the network in the package is worth."
     safety.shipped_danger.cache_clear()
     danger.cache_clear()
     kept = messages(1)
     alarms = [text for text in kept if danger(text)]
     for text in alarms: print(danger(text), [round(p, 2) for p, _ in network_chances(text)], ' '.join(text.split())[:400], file=sys.stderr)
-    harmless = {'MeQSum, the half that was kept': row([bool(danger(t)) for t in kept]),
+    apt = dict(asked_for_help())
+    harmless = {'MeQSum, the half that was kept': row([bool(danger(t)) for t in kept if t not in apt]),
+                'the same, of those that call for help': row([bool(danger(t)) for t in kept if t in apt]),
                 'questions of test sets': row([bool(danger(t)) for t in asked(0, 4)])}
     old = json.loads((RESULTS / 'danger.json').read_text()) if (RESULTS / 'danger.json').exists() else {}
     began = time.process_time()
     for text in kept: network_chances(text)
-    save('danger', {'n': n, 'seconds': seconds, 'ms': round((time.process_time() - began)/len(kept)*1000, 2),
+    save('danger', {'n': n, 'seconds': seconds if seconds is not None else old.get('seconds'), 'ms': round((time.process_time() - began)/len(kept)*1000, 2),
                     'bytes': sum(f.stat().st_size for f in (ROOT / 'cpqa' / 'data' / 'models' / 'danger').iterdir()), 'bars': bars,
                     'left out in turn': left, 'harmless': harmless, 'somebody else': old.get('somebody else', {})},
          ('cpqa', 'openvino', 'torch', 'transformers'))

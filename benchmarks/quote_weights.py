@@ -23,18 +23,20 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from common import ROOT, save
+from common import DATA, ROOT, save
 from msgspec.structs import replace
 from patient_questions import table
 from reading import Reads, bioasq_sets, drawn, from_library
 
 from cpqa import CancerQA
 from cpqa.answering import quoting_reader as room
+from cpqa.answering.answer_selection import shipped_answer
 from cpqa.answering.question_kinds import kind_of
 from cpqa.answering.stance import in_context, shipped_stance
 from cpqa.core.storage import cache_dir
 from cpqa.evaluation.claims import auroc
 from cpqa.evaluation.statistics import bootstrap
+from cpqa.literature.article_files import documents
 from cpqa.pipeline import Timings, asked_in
 from cpqa.retrieval.patient_words import in_literature
 
@@ -75,7 +77,7 @@ class Kept:
 
 
 def signs_of(rows: list[dict]) -> dict[str, np.ndarray]:
-    return {name: np.array([np.nan if r['signs'][name] is None else r['signs'][name] for r in rows], float) for name in room.SIGNS}
+    return {name: np.array([np.nan if r['signs'].get(name) is None else r['signs'][name] for r in rows], float) for name in room.SIGNS}
 
 
 def learnt_from() -> list[tuple[str, str]]:
@@ -103,24 +105,29 @@ def grades() -> list[dict]: return table('quote_grades.tsv') if (LABELS / 'quote
 def patients(libraries: dict[str, str | None]):
     "Signs, is it of use?, group and library of each graded sentence that is still found."
     at = defaultdict(dict)
-    for r in grades(): at[r['library'], r['id']][r['doc'], int(r['start']), int(r['end'])] = int(r['grade'])
+    for r in grades():   # with what a network says that did not learn from this question
+        at[r['library'], r['id']][r['doc'], int(r['start']), int(r['end'])] = int(r['grade']), float(r['left_out']) if r['left_out'] else None
     for name, folder in libraries.items():
         kept = Kept(name, folder)
         for id, question in learnt_from():
             for r in kept.rows(question):
-                grade = at[name, id].get((r['doc'], r['start'], r['end']))
-                if grade is not None: yield r['signs'], grade > 0, id, name
+                grade, odds = at[name, id].get((r['doc'], r['start'], r['end']), (None, None))
+                if grade is not None: yield r['signs'] | {'answers': odds}, grade > 0, id, name
 
 
 def researchers(library: str):
     "The same of questions of BioASQ, from what benchmarks/reading.py keeps."
-    reads, gather = Reads('bioasq'), from_library(CancerQA(library))
+    reads, gather, network = Reads('bioasq'), lambda q: from_library(CancerQA(library))(q), shipped_answer()
+    texts = {d.id: d for d in documents(DATA / 'bioasq_beir' / 'corpus.jsonl.gz')}
     for q in drawn('bioasq', bioasq_sets()['fit'], 150)[-MOST:]:
-        for r in reads.rows(q, gather): yield r['signs'], r['marked'], q['id'], 'researchers'
+        rows = reads.rows(q, gather)
+        said = [(texts[r['doc']].text[slice(*room.standing(texts[r['doc']], (r['start'], r['end'])))], r['title']) for r in rows]
+        odds = network.log_odds(in_literature(q['text']), said)
+        for r, o in zip(rows, odds): yield r['signs'] | {'answers': float(o)}, r['marked'], q['id'], 'researchers'
 
 
 def matrix(examples: list, names: list[str], usual: dict[str, float]) -> np.ndarray:
-    return np.array([[usual.get(n, 0.0) if e[0][n] is None else e[0][n] for n in names] for e in examples])
+    return np.array([[usual.get(n, 0.0) if e[0].get(n) is None else e[0][n] for n in names] for e in examples])
 
 
 def fitted(x: np.ndarray, y: np.ndarray, w: np.ndarray):
@@ -133,8 +140,8 @@ def fit(libraries: dict[str, str | None], write: bool):
     more = libraries.pop('researchers')
     examples = [*patients(libraries), *researchers(more)]
     names = [n for n in room.SIGNS if n not in ('sentence', 'finding')]   # the network read questions of yes or no alone
-    known = lambda n: [e[0][n] for e in examples if e[3] != 'researchers' and e[0][n] is not None]
-    usual = {n: round(float(np.mean(known(n))), 3) for n in ('near', 'title', 'said')}
+    known = lambda n: [e[0][n] for e in examples if e[3] != 'researchers' and e[0].get(n) is not None]
+    usual = {n: round(float(np.mean(known(n))), 3) for n in ('near', 'title', 'said', 'answers')}
     x, y = matrix(examples, names, usual), np.array([e[1] for e in examples])
     group, kind = np.array([e[2] for e in examples]), np.array([e[3] for e in examples])
     other = kind == 'researchers'

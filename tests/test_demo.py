@@ -4,6 +4,7 @@ import json
 import re
 import tarfile
 import unicodedata
+from pathlib import Path
 
 import pytest
 from lxml import etree
@@ -48,11 +49,13 @@ def rct(data_dir) -> dict:
 @pytest.fixture(scope='module')
 def pages(data_dir) -> dict:
     "Id as in the notes, without its part -> address and text of a page for patients."
-    begins, out = {'1_CancerGov_QA': 'NCI', '4_MPlus_Health_Topics_QA': 'MPLUS', '7_SeniorHealth_QA': 'NIHSH'}, {}
+    begins = {'1_CancerGov_QA': 'NCI', '2_GARD_QA': 'GARD', '4_MPlus_Health_Topics_QA': 'MPLUS', '5_NIDDK_QA': 'NIDDK',
+              '6_NINDS_QA': 'NINDS', '7_SeniorHealth_QA': 'NIHSH', '8_NHLBI_QA_XML': 'NHLBI', '9_CDC_QA': 'CDC'}
+    noted, out = {page_of(n) for n in NOTES if n.url}, {}
     with tarfile.open(data_dir/'medquad'/'medquad_1-9_xml.tar.gz') as packed:
         for member in packed:
             begin = next((b for folder, b in begins.items() if f'{folder}/' in member.name), '')
-            if not begin or not member.isfile(): continue
+            if not member.isfile() or f'{begin}-{Path(member.name).stem}' not in noted: continue
             page = etree.parse(packed.extractfile(member), etree.XMLParser(resolve_entities=False, no_network=True)).getroot()
             out[f'{begin}-{page.get("id")}'] = page.get('url').replace('http://', 'https://'), ' '.join(page.itertext())
     return out

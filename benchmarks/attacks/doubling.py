@@ -32,6 +32,7 @@ from .tally import Tally
 LONGEST, SHORTEST = 64_000, 125             # characters
 FIRST, LIMIT, NOTICED = 0.3, 1.5, 0.02      # seconds of computing: for the first look, for a call, and what is too short to judge
 TRIPLE, ENOUGH = 3.0, 5                     # times; texts found for a function, after which no more are tried
+BUDGET = 60.0                               # seconds of computing for a function
 SENTENCE = ('Overall survival was longer with drug A than with placebo (hazard ratio 0.68; 95% CI, 0.54 to 0.85; P = 0.001), and 12 of 45 '
             'patients (26.7%) did not respond. ')
 QUESTION = 'Is drug A more effective than placebo for lung cancer? '
@@ -45,15 +46,18 @@ UNITS = ['.', '\n', '(', ')', '()', '[', '[1', '{', '"', "'", '“', '7', '1.', 
 FRAMES = {'alone': '{}', 'framed': 'a{}z'}
 LEFT_OUT = {   # what these do is no work on a text, or is attacked elsewhere
     'named',        # its names are as long as the text here, and short in truth: what it writes is their product
-    'candidate_pairs', 'near_duplicates',   # texts that are alike: of n that are the same, the pairs themselves are n times n
+    'candidate_pairs', 'near_duplicates', 'without_leaks', 'drawn',   # n texts that are the same: the pairs, or what is drawn by one name
+                    # given n times, are n times n
     'main', 'serve', 'console', 'convert', 'fork_safe',
-    'answer_to', 'ask_magic',    # a whole ask: its question has a bound of letters, and tests/test_attack asks one at that bound
+    'encoder_input',                        # puts the prompt, as long as the text here and a few words in truth, before each of many texts
+    'answer_to', 'ask_magic', 'CancerQA.ask', 'CancerQA.gather', 'CancerQA.retrieve',   # a whole ask: its question has a bound of
+                    # letters, and tests/test_attack asks one at that bound
     'forest'}       # matplotlib lays out a label of 64,000 letters: a picture of one's own results, no text from outside
 
 
 def texts(n: int, unit: str, frame: str) -> str:
-    "A text of about `n` characters, a little different each time, since some functions remember what they saw."
-    body = (unit * (n // len(unit) + 1))[:n]
+    "A text of about `n` characters, of another length each time, since some functions remember what they saw."
+    body = (unit * (n // len(unit) + 1))[:n - random.randrange(n // 16 + 1)]
     return FRAMES[frame].format(body) + random.choice('bcdf') * random.randint(0, 3) * (frame == 'framed')
 
 
@@ -170,7 +174,7 @@ def callables(module) -> list[tuple[str, Callable]]:
         if isinstance(thing, type):
             if issubclass(thing, BaseException): continue
             for method, static in vars(thing).items():
-                if method.startswith('_') or not callable(getattr(thing, method, None)): continue
+                if method.startswith('_') or not callable(getattr(thing, method, None)) or f'{name}.{method}' in LEFT_OUT: continue
                 if isinstance(static, (classmethod, staticmethod)): out.append((f'{name}.{method}', getattr(thing, method)))
                 elif inspect.isfunction(static): out.append((f'{name}.{method}', partial(_bound, thing, method)))
         elif callable(thing): out.append((name, thing))
@@ -188,23 +192,24 @@ def _bound(cls: type, method: str) -> Callable:
 class TooLong(BaseException): "The time for a call is over."
 
 
-def _ring(*_): raise TooLong
-
-
 def clocked(deed: Callable[[], object], limit: float) -> float:
     "The seconds of computing that a deed takes; infinite where it was stopped. What it raises is no matter here."
-    before, start = signal.signal(signal.SIGPROF, _ring), time.process_time()
+    on = [True]
+
+    def ring(*_):
+        if on: raise TooLong
+
+    before, start, stopped = signal.signal(signal.SIGPROF, ring), time.process_time(), False
     try:
-        try:
-            signal.setitimer(signal.ITIMER_PROF, limit)
-            deed()
-        except Exception: pass
-        finally: signal.setitimer(signal.ITIMER_PROF, 0)
-    except TooLong: return float('inf')   # also where it rings while the clock is being stopped
-    finally:
-        signal.signal(signal.SIGPROF, signal.SIG_IGN)   # what rings this late is dropped: by default it would end the process
-        signal.signal(signal.SIGPROF, before)
-    return time.process_time() - start
+        signal.setitimer(signal.ITIMER_PROF, limit)   # it rings once: in here, or when nobody listens any more
+        with contextlib.suppress(Exception): deed()
+        on.clear()
+    except TooLong: stopped = True
+    seconds = time.process_time() - start
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.signal(signal.SIGPROF, signal.SIG_IGN)   # what rings this late is dropped: by default it would end the process
+    signal.signal(signal.SIGPROF, before)
+    return float('inf') if stopped else seconds
 
 
 def timed(f: Callable, text: str, words: bool = False, limit: float = LIMIT) -> float:
@@ -214,12 +219,16 @@ def timed(f: Callable, text: str, words: bool = False, limit: float = LIMIT) -> 
 
 
 def _suspect(measure: Callable[..., float], n: int) -> bool:
-    "Whether the longest text that is done within the first look (at most `n` characters) takes thrice the time of half of it, or may."
-    top = n
-    while (seconds := measure(n, FIRST)) == float('inf') and n > SHORTEST: n //= 2
-    if seconds < NOTICED: return n < top          # below what is judged, yet twice the text was stopped
-    if n < top and (seconds < FIRST / TRIPLE or seconds == float('inf')): return True
-    return seconds > TRIPLE * measure(n // 2, FIRST)
+    """Whether the longest text that is done within the first look (at most `n` characters) takes thrice the time of half of it, or may.
+    Where `n` characters take longer, it is looked for from short texts on, which costs no more than two first looks."""
+    seconds = measure(n, FIRST)
+    if seconds != float('inf'): return seconds >= NOTICED and seconds > TRIPLE * measure(n // 2, FIRST)
+    half, top = 0.0, SHORTEST
+    while (seconds := measure(top, FIRST)) != float('inf'):
+        if seconds >= NOTICED and half and seconds > TRIPLE * max(half, NOTICED / TRIPLE): return True
+        if (top := 2 * top) >= n: return seconds < FIRST / TRIPLE
+        half = seconds
+    return half < FIRST / TRIPLE   # stopped, though half of it took less than a third: it may
 
 
 def growth(measure: Callable[..., float], longest: int = LONGEST) -> dict | None:
@@ -247,10 +256,14 @@ def shapes(quick: bool = False) -> Iterator[tuple[str, str]]:
     yield from ((u, f) for u in UNITS for f in FRAMES if not quick or f == 'alone' and UNITS.index(u) % 3 == 0)
 
 
-def slow_shapes(f: Callable, quick: bool = False, longest: int = LONGEST) -> list[dict]:
-    "The hostile texts that a function takes too long for, the first few of them."
-    out, many = [], '[str]' in str(inspect.signature(f))
-    for unit, frame in shapes(quick):
+def slow_shapes(f: Callable, quick: bool = False, longest: int = LONGEST, budget: float = BUDGET) -> list[dict]:
+    """The hostile texts that a function takes too long for, the first few of them. What computes for longer than the budget of seconds in
+    all (a network) is tried on as many shapes as that allows, in an order by chance; a last row says so: `untried`, of `shapes`."""
+    out, many, start = [], '[str]' in str(inspect.signature(f)), time.process_time()
+    each = list(shapes(quick))
+    random.Random(len(each)).shuffle(each)
+    for i, (unit, frame) in enumerate(each):
+        if time.process_time() - start > budget: return [*out, {'untried': len(each) - i, 'shapes': len(each)}]
         for words in (False, True) if many and ' ' in unit else (False,):
             if found := growth(lambda n, limit: timed(f, texts(n, unit, frame), words, limit), longest):
                 out.append({'text': unit if len(unit) < 20 else unit[:17] + '...', 'frame': frame + (', in words' if words else ''),
@@ -313,7 +326,7 @@ def module_tried(name: str, quick: bool, patience: float = 1200.0) -> Iterator[t
             child.join()
 
 
-LOADED = ('torch', 'transformers.models.auto.configuration_auto')   # what calls may load when they are first used
+LOADED = ('torch', 'transformers.models.auto.configuration_auto', 'sentence_transformers')   # what calls may load when they are first used
 KNOWN = Path(__file__).resolve().parent.parent / 'results' / 'doubling.jsonl'   # a line for each module that was tried whole
 
 
@@ -338,7 +351,7 @@ def module_row(name: str, quick: bool = False, afresh: bool = False) -> dict:
 
 def run(quick: bool = False, only: str = '', afresh: bool = False) -> Iterator[Tally]:
     "Tries all exported functions on texts; `only` names a part of a module's name. What was tried whole before is not tried again."
-    tally, skipped, slow = Tally('doubled texts, by exported function'), {}, []
+    tally, skipped, part, slow = Tally('doubled texts, by exported function'), {}, {}, []
     names = [m for m in modules() if only in m]
     for name in (*names, *LOADED):   # once, before the processes part: loading is no work on a text
         with contextlib.suppress(ImportError): importlib.import_module(name)
@@ -347,10 +360,12 @@ def run(quick: bool = False, only: str = '', afresh: bool = False) -> Iterator[T
             full = f'{name}.{what}'
             if state == 'no text': continue
             if state == 'not tried': skipped[full] = found; continue
+            if found and 'untried' in found[-1]: part[full] = found.pop()
             slow += [{'function': full, **row} for row in found]
             worst = max((m if m is not None else 1000 * LIMIT for row in found for m in row['ms']), default=0) / 1000
             said = '; '.join(f'{r["text"]!r} {r["frame"]}, {r["characters"]} characters: {r["ms"]} ms' for r in found[:3])
             tally.add(full, said, worst)
             if found: print(f'{full}: {len(found)} texts, {said}', flush=True)
-    tally.notes = {'not_tried': len(skipped), 'not_tried_why': skipped, 'slow': slow}
+    tally.notes = {'not_tried': len(skipped), 'not_tried_why': skipped, 'slow': slow,
+                   'in_part': {full: f'{row["shapes"] - row["untried"]} of {row["shapes"]} shapes' for full, row in part.items()}}
     yield tally

@@ -21,6 +21,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from .abstention import NOTHING, Grounds, abstention
+from .answer_selection import AnswerNetwork, shipped_answer
 from .citations import checked, cite, commands
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
@@ -28,6 +29,7 @@ from .subject import about_it, subject_of
 from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
 from .verdict import Heard, Verdict, asks_for_label, of_trials, verdict
+from ..core.errors import MissingExtra
 from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
 from ..core.redaction import short
 from ..core.remarks import Remark, remark
@@ -39,6 +41,7 @@ from ..passages.sentences import Span, sentences
 from ..passages.two_stage import comparable, picked
 from ..retrieval.encoder_contracts import directions
 from ..retrieval.encoders import Encoder
+from ..retrieval.openvino_models import ModelError
 from ..retrieval.patient_words import both_forms, in_literature, without_mentioned
 from ..retrieval.spelling import CONTRACTED, word_rarity
 
@@ -81,6 +84,7 @@ SIGNS = {
     'held': 'share of the words of the question that sentence and title hold, in any form, rare words weighing more',
     'page': 'is the document an information page?',
     'opens': 'does the sentence open one?',
+    'answers': 'log odds, by the answer network, that the sentence answers the question',
     'open': 'is the question no question of yes or no?',
 }
 
@@ -291,7 +295,7 @@ def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, 
     held = [_held(question, set(ENGLISH.analyze(f'{d.title} {d.text[a:b]}'))) for d, (a, b) in found]
     unasked = np.full(len(found), float(kind_of(question) != 'yesno'))
     return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': _log_odds(probability), 'sentence': _log_odds(alone), **cosines,
-            'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked}
+            'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked, 'answers': np.full(len(found), np.nan)}
 
 # %% ../../nbs/answering/quoting_reader.ipynb #fcd63d11
 def _alone(question: str, found: _Found, reranker: Reranker | None) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -301,6 +305,20 @@ def _alone(question: str, found: _Found, reranker: Reranker | None) -> tuple[np.
         return np.full(len(found), np.nan), (f'the reranker failed on the sentences ({short(str(e) or type(e).__name__)}): they were '
                                              'chosen without it',)
 
+_ASKED = 16   # sentences that the answer network reads for one question
+
+def _answers(reader: 'QuotingReader', question: str, found: _Found, signs: dict[str, np.ndarray],
+             weights: QuoteWeights) -> tuple[np.ndarray, tuple[str, ...]]:
+    """What the answer network says of the sentences that the other signs put first, and of each other one the least of that; NaN and a note
+    where it fails."""
+    first = np.argsort(-answer_probability(signs, weights), kind='stable')[:_ASKED]
+    said = [(d.text[slice(*standing(d, span))], d.title) for d, span in (found[i] for i in first)]
+    try: odds = reader.answers.log_odds(in_literature(question), said)
+    except (ModelError, MissingExtra) as e: return signs['answers'], (f'{e}: the sentences were chosen without it',)
+    every = np.full(len(found), odds.min(initial=0))
+    every[first] = odds
+    return every, ()
+
 def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) -> _Scored:
     yesno, unknown = kind_of(question) == 'yesno', np.full(len(found), np.nan)
     alone, notes = _alone(question, found, g.reranker) if yesno else (unknown, ())
@@ -309,6 +327,9 @@ def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) 
     stances = reader.stance.read(in_literature(question), said) if said else []
     scale = reader.scale(question, not any(study_kind(d) == 'information page' for d, _ in found))
     signs = quote_signs(question, found, g, np.array([s.finding for s in stances]) if said else unknown, alone, scale)
+    if scale.weights.get('answers') and found:
+        signs['answers'], more = _answers(reader, question, found, signs, scale)
+        notes += more
     p = answer_probability(signs, scale) * (section_share([s.section for s in said]) if said else 1.0)
     return _Scored(p, best_sentences(p, [d for d, _ in found]), scale, stances, notes)
 
@@ -394,10 +415,11 @@ class QuotingReader:
         stance: StanceModel | None = None,          # reads the sentences; None: the one that comes with cpqa
         abstain_below: float | None = None,         # the same, in other words: a confidence; None: it decides nothing
         weights: QuoteWeights | None = None,        # of the signs; None: those of the package
+        answers: AnswerNetwork | None = None,       # says which sentences answer; None: the one that comes with cpqa
     ):
         if quotes < 1: raise ValueError(f'a quoting reader quotes at least 1 sentence, got quotes={quotes}')
         self.weights, self.threshold = weights, threshold
-        self.quotes, self.abstain_below, self._stance = quotes, abstain_below, stance
+        self.quotes, self.abstain_below, self._stance, self._answers = quotes, abstain_below, stance, answers
 
     def scale(self, question: str, papers_alone: bool = False) -> QuoteWeights:
         "The weights for a question, with the threshold that was asked for."
@@ -409,6 +431,12 @@ class QuotingReader:
         "The model that reads, loaded when it is first needed. Raises `ModelError`."
         if self._stance is None: self._stance = shipped_stance()
         return self._stance
+
+    @property
+    def answers(self) -> AnswerNetwork:
+        "The network that says which sentences answer, loaded when it is first needed. Raises `ModelError`, `MissingExtra`."
+        if self._answers is None: self._answers = shipped_answer()
+        return self._answers
 
     @property
     def wants_evidence(self) -> bool: return True

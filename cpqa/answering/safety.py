@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['FIRST', 'ABROAD', 'tidied', 'word_marks', 'readings', 'DangerModel', 'danger_model', 'kinds_chances',
-           'danger_outputs', 'marks_chances', 'network_chances', 'danger', 'help_for', 'first_words', 'words_alone',
-           'words_with_errors', 'language_of', 'language_note', 'treatment_note']
+           'danger_outputs', 'marks_chances', 'group_chances', 'network_chances', 'danger', 'help_for', 'first_words',
+           'words_alone', 'words_with_errors', 'language_of', 'language_note', 'treatment_note']
 
 # %% ../../nbs/answering/safety.ipynb #d295f39a
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from zlib import crc32
 
 import numpy as np
 
-from .danger_network import DANGERS, FIRST_HELP, MOST_READ, STANDS_ALONE, shipped_danger
+from .danger_network import DANGERS, FIRST_HELP, MOST_READ, STANDS_ALONE, message_windows, shipped_danger
 from .subject import medicines_named
 from ..core.errors import MissingExtra
 from ..core.word_lists import word_lists
@@ -169,10 +169,9 @@ def marks_chances(question: str) -> _Chances:
     return (float(p[0]), kinds[0]), (float(p[1]), kinds[1])
 
 # %% ../../nbs/answering/safety.ipynb #0347f852
-def network_chances(question: str) -> _Chances:
-    """How likely a question speaks of self-harm or too much of a medicine, and of an emergency, each with its likeliest kind: by the
-    network. Raises `MissingExtra` and `ModelError`."""
-    p, found = shipped_danger().chances(question), list[tuple[float, str]]()
+def group_chances(p: np.ndarray, question: str) -> _Chances:
+    "The same, of what the network says of each window of a question, shape (windows, 7)."
+    found = list[tuple[float, str]]()
     for group, more in ((STANDS_ALONE, _UNNAMED * bool(_PLAIN.search(tidied(question[:MOST_READ])))), (FIRST_HELP, 0.0)):
         of_group = p[:, [DANGERS.index(kind) for kind in group]] if len(p) else np.zeros((1, len(group)))
         most = of_group[of_group.sum(1).argmax()]
@@ -181,13 +180,22 @@ def network_chances(question: str) -> _Chances:
         found.append((float(1/(1 + np.exp(-odds))), group[int(most.argmax())]))
     return found[0], found[1]
 
+def network_chances(question: str) -> _Chances:
+    """How likely a question speaks of self-harm or too much of a medicine, and of an emergency, each with its likeliest kind: by the
+    network. Raises `MissingExtra` and `ModelError`."""
+    return group_chances(shipped_danger().chances(question), question)
+
+_HEARD = 0.1   # by the network: below it, the marks alone do not alarm where it reads the whole message
+
 @lru_cache(64)
 def danger(question: str) -> str:
     "The kind of danger that a question speaks of, a key of `FIRST`, or ''."
-    read = list[tuple[_Chances, Sequence[float]]]()
-    with suppress(MissingExtra, ModelError): read.append((network_chances(question), shipped_danger().card.bars))
-    read.append((marks_chances(question), tuple(map(float, danger_model().bar))))
-    found = [kind for chances, bars in read for (p, kind), bar in zip(chances, bars) if p >= bar]
+    marks = [(p >= bar, kind) for (p, kind), bar in zip(marks_chances(question), danger_model().bar)]
+    try: network, bars = network_chances(question), shipped_danger().card.bars
+    except (MissingExtra, ModelError): network, bars = ((1.0, ''),) * 2, (2.0, 2.0)
+    least = _HEARD if len(message_windows(question)) < 2 else 0.0
+    found = [kind for (p, kind), bar in zip(network, bars) if p >= bar]
+    found += [kind for (alarm, kind), (p, _) in zip(marks, network) if alarm and p >= least]
     return next((kind for kind in found if kind in STANDS_ALONE), next(iter(found), ''))
 
 # %% ../../nbs/answering/safety.ipynb #44c2bf7b

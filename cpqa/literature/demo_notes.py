@@ -15,9 +15,12 @@ from ..core.records import Document, MeshHeading, MeshTerm, Record
 from .study_kinds import type_of_kind
 
 # %% ../../nbs/literature/demo_notes.ipynb #c17f99f3
-_PUBLISHERS = {'NCI': 'Page of the US National Cancer Institute, as MedQuAD collected it, not a paper',
-               'MPLUS': 'Page of MedlinePlus, as MedQuAD collected it, not a paper',
-               'NIHSH': 'Page of NIHSeniorHealth, as MedQuAD collected it, not a paper'}
+_PUBLISHERS = {id: f'Page of {name}, as MedQuAD collected it, not a paper' for id, name in {
+    'NCI': 'the US National Cancer Institute', 'MPLUS': 'MedlinePlus', 'NIHSH': 'NIHSeniorHealth',
+    'GARD': 'the US Genetic and Rare Diseases Information Center', 'NHLBI': 'the US National Heart, Lung, and Blood Institute',
+    'NIDDK': 'the US National Institute of Diabetes and Digestive and Kidney Diseases',
+    'NINDS': 'the US National Institute of Neurological Disorders and Stroke',
+    'CDC': 'the US Centers for Disease Control and Prevention'}.items()}
 
 class DemoNote(Record, frozen=True):
     "An evidence note: what the paper of this PMID found, in our own words."

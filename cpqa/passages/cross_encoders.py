@@ -225,7 +225,7 @@ def pair_outputs(network: PreparedNetwork, pairs: Sequence[TokenPair], budget: i
     "What a prepared network says of each pair, shape (n, *`shape`), float32, in their order; `budget` is the tokens of a batch."
     out, multiple = np.empty((len(pairs), *shape), dtype=np.float32), 16   # widths of batches
     work = list(batches([-(-len(p.ids) // multiple) * multiple for p in pairs], budget))
-    fed = (feed(padded([pairs[i] for i in rows], network.card.pad_id, multiple), network.card.inputs) for rows in work)
+    fed = (feed(padded([pairs[i] for i in rows], network.card.pad_id, multiple), network.inputs) for rows in work)
     for rows, said in zip(work, network.infer(fed)): out[rows] = said
     return out
 

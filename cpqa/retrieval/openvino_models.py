@@ -168,7 +168,8 @@ class ModelKind(NamedTuple):
 MODEL_KINDS = {'bi-encoder': ModelKind('fast encoder', 'prepare_encoder', 'SentenceTransformerEncoder'),
          'cross-encoder': ModelKind('fast cross-encoder', 'prepare_cross_encoder', 'CrossEncoderReranker'),
          'stance': ModelKind('stance model', 'prepare_stance', 'PyTorch'),
-         'danger': ModelKind('danger network', 'prepare_danger', 'PyTorch')}
+         'danger': ModelKind('danger network', 'prepare_danger', 'PyTorch'),
+         'answer': ModelKind('answer network', 'prepare_answer', 'PyTorch')}
 
 class ModelCard(Record, frozen=True):
     "What a prepared folder says of itself; `sha256` has a line for each of its `FILES`."
@@ -181,7 +182,7 @@ class ModelCard(Record, frozen=True):
     sha256: dict[str, str] = {}
     titles: bool = False           # cross-encoders: is the title read before the text?
     dim: int = 0                   # encoders: numbers of a vector
-    kind: Literal['cross-encoder', 'bi-encoder', 'stance', 'danger'] = 'cross-encoder'
+    kind: Literal['cross-encoder', 'bi-encoder', 'stance', 'danger', 'answer'] = 'cross-encoder'
     # encoders: what stands before a text, whether title and text are a pair, how vectors are compared, which texts this network reads
     query_prompt: str = ''
     document_prompt: str = ''
@@ -399,6 +400,11 @@ class PreparedNetwork:
     def compile(self):
         "Makes the network in this process. Raises `ModelError`."
         self.network, self.process = _compiled(self.folder, self.card, self.options), os.getpid()
+
+    @property
+    def inputs(self) -> list[str]:
+        "What it is to be fed, by name: of a head, that is what the layers below it read."
+        return [name.get_any_name() for name in self.network.inputs]
 
     def at_most(self, max_tokens: int | None) -> int:
         "This many tokens, or as many as the network reads. Raises `ModelError` for more."

@@ -128,7 +128,7 @@ def _balanced(text: str) -> str:
         if c == ')' and not depth: continue
         depth += 1 if c == '(' else -1
         last = next((i for i in range(len(out) - 1, -1, -1) if not out[i].isspace()), -1)
-        if c == ')' and last >= 0 and out[last] == '(': out[last:] = ' '
+        if c == ')' and last >= 0 and out[last] == '(': out[last:] = ' ' if out[last - 1:last] != [' '] else ''
         else: out.append(c)
     return ''.join(out) + ')' * depth
 
