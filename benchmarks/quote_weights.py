@@ -146,6 +146,9 @@ def fit(libraries: dict[str, str | None], write: bool):
     group, kind = np.array([e[2] for e in examples]), np.array([e[3] for e in examples])
     other = kind == 'researchers'
     w = np.where(other, SAY * (~other).sum() / max(1, other.sum()), 1.0)
+    while (against := [n for n, c in zip(names, fitted(x, y, w).coef_[0]) if c < 0 and n != 'open']):   # more of a sign never counts less
+        names = [n for n in names if n not in against]
+        x = matrix(examples, names, usual)
     ids = sorted(set(group))
     fold_of = dict(zip(np.random.RandomState(0).permutation(ids), np.arange(len(ids)) % 10))
     folds = np.array([fold_of[g] for g in group])
