@@ -312,12 +312,20 @@ def shipped(kind: str) -> Path | None:
     return found if (found := MODELS / kind / CARD).is_file() and (found := found.parent) else None
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #a42cc252
+def _looked_up(node: Any) -> bool:
+    "Are rows taken from what the node gives, itself or made 32 bits wide, as from a table of words?"
+    uses = [use.get_node() for use in node.output(0).get_target_inputs()]
+    wide = [use.get_node() for u in uses if u.get_type_name() == 'Convert' for use in u.output(0).get_target_inputs()]
+    return any(u.get_type_name() == 'Gather' for u in (*uses, *wide))
+
 def multiply_out(model: Any) -> int:
-    "Replaces each constant of eight bits and its scale by their product, in 32 bits, and returns how many there were."
+    """Replaces each constant of eight bits and its scale by their product, in 32 bits, and returns how many there were. Tables of words
+    stay as they are: the few rows that are taken are multiplied when they are taken."""
     opset, found = require('openvino.opset13', 'offline'), 0
     for node in model.get_ordered_ops():
         short = node.input_value(0).get_node() if node.get_type_name() == 'Multiply' else None
         if short is None or short.get_type_name() != 'Convert' or short.get_input_element_type(0).to_string() != 'i8': continue
+        if _looked_up(node): continue
         weights, scales = short.input_value(0).get_node(), node.input_value(1).get_node()
         product = opset.constant(weights.data * scales.data.astype(np.float32), shared_memory=True)
         for use in node.output(0).get_target_inputs(): use.replace_source_output(product.output(0))
