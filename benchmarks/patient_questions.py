@@ -4,8 +4,9 @@
     python benchmarks/patient_questions.py grades                  (what the grades in benchmarks/labels/patient_grades.tsv come to)
 
 The questions (benchmarks/labels/patient_questions.tsv) were written by language-model sessions that had not seen the system. From those of
-the part `fit` weights were learnt (quote_weights.py); the 120 of the part `test` are asked here, and were seen by nobody who changed the
-reader. Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
+the part `fit` weights were learnt (quote_weights.py); those of the part `test` are asked here: 120 (q...) that were asked of earlier readers
+too, and 90 new ones (u...). Nobody who changed the reader had read them; that a sentence is quoted from .3 on and not from .4 was decided
+when the 90 had been graded. Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
 or its main part; 1 does not answer fully, but is on the subject and useful to the person; 0 is beside the point, useless, or about another
@@ -21,7 +22,7 @@ from common import ROOT, save
 from cpqa import CancerQA
 from cpqa.evaluation.statistics import wilson
 
-GRADED = 'the demo notes (1,267) and the reader of 2026-11-24'
+GRADED = 'the demo notes (1,491) and the reader of 2026-11-24, with the answer network; bioasq: the reader before'
 LABELS = ROOT / 'benchmarks' / 'labels'
 
 
