@@ -204,7 +204,8 @@ def report(left: dict, seconds: int | None, n: int, bars: list[float]):
     old = json.loads((RESULTS / 'danger.json').read_text()) if (RESULTS / 'danger.json').exists() else {}
     began = time.process_time()
     for text in kept: network_chances(text)
-    save('danger', {'n': n, 'seconds': seconds if seconds is not None else old.get('seconds'), 'ms': round((time.process_time() - began)/len(kept)*1000, 2),
+    seconds = old.get('seconds') if seconds is None else seconds
+    save('danger', {'n': n, 'seconds': seconds, 'ms': round((time.process_time() - began)/len(kept)*1000, 2),
                     'bytes': sum(f.stat().st_size for f in (ROOT / 'cpqa' / 'data' / 'models' / 'danger').iterdir()), 'bars': bars,
                     'left out in turn': left, 'harmless': harmless, 'somebody else': old.get('somebody else', {})},
          ('cpqa', 'openvino', 'torch', 'transformers'))

@@ -4,7 +4,7 @@
     python benchmarks/patient_questions.py grades                  (what the grades in benchmarks/labels/patient_grades.tsv come to)
 
 The questions (benchmarks/labels/patient_questions.tsv) were written by language-model sessions that had not seen the system. From those of
-the part `fit` weights were learnt (quote_weights.py); those of the part `test` are asked here: 120 (q...) that were asked of earlier readers
+the part `fit` weights were learnt (quote_weights.py); those of the part `test` are asked here: 120 (q...) that earlier readers were asked
 too, and 90 new ones (u...). Nobody who changed the reader had read them; that a sentence is quoted from .3 on and not from .4 was decided
 when the 90 had been graded. Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 

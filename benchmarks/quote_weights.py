@@ -106,7 +106,8 @@ def patients(libraries: dict[str, str | None]):
     "Signs, is it of use?, group and library of each graded sentence that is still found."
     at = defaultdict(dict)
     for r in grades():   # with what a network says that did not learn from this question
-        at[r['library'], r['id']][r['doc'], int(r['start']), int(r['end'])] = int(r['grade']), float(r['left_out']) if r['left_out'] else None
+        place = r['doc'], int(r['start']), int(r['end'])
+        at[r['library'], r['id']][place] = int(r['grade']), float(r['left_out']) if r['left_out'] else None
     for name, folder in libraries.items():
         kept = Kept(name, folder)
         for id, question in learnt_from():

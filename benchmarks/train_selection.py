@@ -26,7 +26,7 @@ from heads import Head, Trunk, outputs, own_layers, trained
 from quote_weights import Kept, grades, learnt_from, table
 from tokenizers import Tokenizer
 
-from cpqa.answering.answer_selection import READS_AT, prepare_answer, sentence_and_title
+from cpqa.answering.answer_selection import ANSWER_READS_AT, prepare_answer, sentence_and_title
 from cpqa.core.storage import cache_dir
 from cpqa.evaluation.claims import auroc
 from cpqa.literature.demo_notes import demo_notes
@@ -42,7 +42,8 @@ OWN, FOLDS, TOKENS = 2, 4, 160
 FIRST, THEN = 2, 2                       # epochs over written questions, and over grades
 NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
-LIMITS = ('It says how well a sentence answers, not whether the sentence is true.', 'It learnt from English, and mostly from our own notes.')
+LIMITS = ('It says how well a sentence answers, not whether the sentence is true.',
+          'It learnt from English, and mostly from our own notes.')
 
 
 def written() -> list[tuple[str, str, str, float, float]]:
@@ -89,7 +90,7 @@ def main():
     some, rows = written(), graded()
     tokenizer = Tokenizer.from_file(str(shipped('cross-encoder') / 'tokenizer.json'))
     tokens = lambda q, s, t: encode_pairs(tokenizer, in_literature(q), [sentence_and_title(s, t)], TOKENS)[0]
-    trunk = Trunk('cross-encoder', READS_AT)
+    trunk = Trunk('cross-encoder', ANSWER_READS_AT)
     layers = own_layers('cross-encoder', OWN)
     lossy, first, kept = torch.nn.functional.binary_cross_entropy_with_logits, Head(layers, 1), cache_dir() / 'selection' / 'first.pt'
     if kept.exists(): first.load_state_dict(torch.load(kept, weights_only=True))
@@ -106,8 +107,8 @@ def main():
     folds, odds = np.array([fold_of[r['id']] for r in rows]), np.zeros(len(rows))
     def then(keep: np.ndarray, told: str) -> Head:
         chosen = np.flatnonzero(keep)
-        return trained(deepcopy(first), [numbers[i] for i in chosen], lambda said, part: lossy(said[:, 0], target[chosen[part]]), THEN, told,
-                       body=5e-5, end=2e-4)
+        loss = lambda said, part: lossy(said[:, 0], target[chosen[part]])
+        return trained(deepcopy(first), [numbers[i] for i in chosen], loss, THEN, told, body=5e-5, end=2e-4)
     before = outputs(first, numbers)[:, 0]
     for k in range(FOLDS):
         rest = np.flatnonzero(folds == k)
@@ -120,7 +121,8 @@ def main():
         for r in every: out.writerow(r | {'left_out': said.get(tuple(r[k] for k in ('library', 'id', 'doc', 'start', 'end')), '')})
     figures = {'of use': int(use.sum()), 'n': len(use), 'questions': len(ids), 'AUROC': round(auroc(odds[use], odds[~use]), 4),
                'AUROC after written questions alone': round(auroc(before[use], before[~use]), 4)}
-    used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r[3] == 1 for r in some), 'by a language model'),
+    used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r[3] == 1 for r in some),
+                     'by sessions of a language model'),
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', len(rows), 'graded by sessions of a language model'))
     about = About('the cross-encoder of cpqa', 'Apache-2.0', 'Apache-2.0', used, (),
                   (Measured('AUROC, of use or not, questions left out in turn', figures['AUROC'], len(use)),), made_with(),

@@ -76,7 +76,7 @@ def test_lines_are_lines_whatever_is_said(found):
 
 @pytest.mark.parametrize('harm', ['cut', 'gone', 'card', 'all'])
 def test_a_damaged_model_is_found(harm, tmp_path, monkeypatch):
-    assert [c.ok for c in model_checks()] == [True] * 4
+    assert [c.ok for c in model_checks()] == [True] * len(openvino_models.MODEL_KINDS)
     folder = shutil.copytree(openvino_models.MODELS, tmp_path/'models')/'bi-encoder'
     monkeypatch.setattr(openvino_models, 'MODELS', tmp_path/'models')
     tokenizer = folder/'tokenizer.json'
@@ -85,7 +85,7 @@ def test_a_damaged_model_is_found(harm, tmp_path, monkeypatch):
     elif harm == 'card': (folder/'card.json').write_text('{"model": 1}')
     else: shutil.rmtree(folder)
     found = model_checks()
-    assert [c.ok for c in found] == [False, True, True, True] and found[0].hint and str(tmp_path) not in found[0].said
+    assert [c.ok for c in found] == [False, *[True] * (len(found) - 1)] and found[0].hint and str(tmp_path) not in found[0].said
 
 
 def test_a_cache_that_is_a_file_is_told(tmp_path):

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'RecordSource', 'facts', 'date_number', 'term_index', 'LibraryError', 'DamagedLibrary', 'FileEntry',
-           'Origin', 'Manifest', 'damaged', 'damage', 'Documents', 'Library', 'Intake', 'give_marks', 'notices',
-           'read_records', 'write_terms', 'LibraryPart', 'write_manifest', 'is_library', 'library_in_place',
-           'build_library']
+           'Origin', 'Manifest', 'damaged', 'damage', 'Documents', 'Library', 'Intake', 'notices', 'read_records',
+           'write_terms', 'LibraryPart', 'write_manifest', 'is_library', 'library_in_place', 'build_library']
 
 # %% ../../nbs/literature/library.ipynb #5c5e6150
 import os
@@ -394,7 +393,7 @@ def _named(terms: tantivy.Index, name: str) -> list[str]:
 
 _NOTICES = 'notices.json'   # marks of articles that are not here, by their names
 
-def give_marks(folder: Path, terms: tantivy.Index, intake: Intake):
+def _give_marks(folder: Path, terms: tantivy.Index, intake: Intake):
     """Writes anew the documents that lack a mark which belongs to them, and keeps the marks of articles that are not here; all documents
     have been committed."""
     missing: dict[str, set[Correction]] = defaultdict(set)
@@ -437,7 +436,7 @@ def read_records(intake: Intake, sources: Iterable[RecordSource], progress: Prog
 def write_terms(folder: Path, terms: tantivy.Index, intake: Intake):
     "Writes what was taken: the terms with the marks of their documents, and the ids, in their order, which are counted."
     intake.writer.commit()
-    give_marks(folder, terms, intake)
+    _give_marks(folder, terms, intake)
     intake.writer.wait_merging_threads()
     (folder / 'ids.txt').write_text(''.join(f'{id}\n' for id in intake.live), encoding='utf-8')
     intake.counts['documents'] = len(intake.live)

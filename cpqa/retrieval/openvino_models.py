@@ -408,17 +408,12 @@ class PreparedNetwork:
     def compile(self):
         "Makes the network in this process. Raises `ModelError`."
         self.network, self.process = _compiled(self.folder, self.card, self.options), os.getpid()
-
-    @property
-    def inputs(self) -> list[str]:
-        "What it is to be fed, by name: of a head, that is what the layers below it read."
-        return [name.get_any_name() for name in self.network.inputs]
+        self.inputs = [name.get_any_name() for name in self.network.inputs]   # of a head: what the layers below it read
 
     def at_most(self, max_tokens: int | None) -> int:
         "This many tokens, or as many as the network reads. Raises `ModelError` for more."
-        if (max_tokens or 0) > self.card.max_tokens:
-            raise ModelError(f'{self.card.model} reads at most {self.card.max_tokens} tokens, not {max_tokens}: lower max_tokens')
-        return max_tokens or self.card.max_tokens
+        if (max_tokens or 0) <= self.card.max_tokens: return max_tokens or self.card.max_tokens
+        raise ModelError(f'{self.card.model} reads at most {self.card.max_tokens} tokens, not {max_tokens}: lower max_tokens')
 
     def infer(self, work: Iterable[Mapping[str, np.ndarray]]) -> Iterator[np.ndarray]:
         "What the network makes of each batch, in order. Raises the runtime's `RuntimeError` where it fails."
