@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.errors import require
 from ..core.text_analysis import bounded
-from ..passages.cross_encoders import INPUTS, encode_pairs, pair_outputs
+from ..passages.cross_encoders import encode_pairs, pair_outputs
 from ..retrieval.openvino_models import (HIDDEN, About, FastPrecision, ModelCard, ModelError, PreparedNetwork, fast_gelu, prepare,
                                             read_card, reason, shipped, weights_digits)
 
@@ -42,6 +42,8 @@ class AnswerNetwork(PreparedNetwork):
         try: said = pair_outputs(self, pairs, self.budget, (1,))[:, 0]
         except (RuntimeError, ValueError) as e:
             raise ModelError(f'{self.card.model} failed on {len(pairs)} sentences ({reason(e)}): lower budget') from e
+        if not np.isfinite(said).all():
+            raise ModelError(f'{self.card.model} gave a number that is none: run it in 32 bits, or install cpqa again')
         return said.astype(float)
 
 # %% ../../nbs/answering/answer_selection.ipynb #a5e0000b
