@@ -1,7 +1,9 @@
 """The attack program of benchmarks/attack.py: that it finds what is planted and counts it; and texts that once took minutes."""
 import importlib
+import itertools
 import json
 import re
+import signal
 import sys
 
 import pytest
@@ -97,6 +99,13 @@ def test_arguments_come_from_annotations(attacks):
 @cases('pattern, found', [(r'\s+$', True), ('[a-z]+', False)])
 def test_a_planted_pattern_is_found(attacks, pattern, found):
     assert bool(attacks('attacks.patterns').slow_texts(re.compile(pattern), longest=8_000)) == found
+
+
+def test_a_clock_that_rings_late_neither_ends_the_process_nor_stops_the_next_deed(attacks):
+    doubling = attacks('attacks.doubling')
+    assert doubling.clocked(lambda: [None for _ in itertools.count() if False], .05) == float('inf')
+    signal.raise_signal(signal.SIGPROF)
+    assert doubling.clocked(lambda: signal.raise_signal(signal.SIGPROF), 5.0) < 2.5
 
 
 # ---- the counting

@@ -193,22 +193,24 @@ class TooLong(BaseException): "The time for a call is over."
 
 
 def clocked(deed: Callable[[], object], limit: float) -> float:
-    "The seconds of computing that a deed takes; infinite where it was stopped. What it raises is no matter here."
-    on = [True]
+    """The seconds of computing that a deed takes; infinite where it was stopped. What it raises is no matter here.
+    The listener stays when the clock is put away: a ring that comes later, even with the next deed, finds one, who drops it. What the
+    system does by default at such a ring is to end the process."""
+    on, stopped, start = [True], False, time.process_time()
 
     def ring(*_):
-        if on: raise TooLong
+        if on and time.process_time() - start > limit / 2: raise TooLong
 
-    before, start, stopped = signal.signal(signal.SIGPROF, ring), time.process_time(), False
+    signal.signal(signal.SIGPROF, ring)
     try:
         signal.setitimer(signal.ITIMER_PROF, limit)   # it rings once: in here, or when nobody listens any more
         with contextlib.suppress(Exception): deed()
         on.clear()
-    except TooLong: stopped = True
+    except TooLong:
+        stopped = True
+        on.clear()
     seconds = time.process_time() - start
     signal.setitimer(signal.ITIMER_PROF, 0)
-    signal.signal(signal.SIGPROF, signal.SIG_IGN)   # what rings this late is dropped: by default it would end the process
-    signal.signal(signal.SIGPROF, before)
     return float('inf') if stopped else seconds
 
 

@@ -37,24 +37,25 @@ def mutated(data: bytes, r: random.Random) -> bytes:
 class TooLong(BaseException): "The time for an input is over."
 
 
-def _ring(*_): raise TooLong
-
-
 def tried(read: Callable[[bytes], object], data: bytes, own: tuple[type, ...]) -> tuple[str, float]:
     "What was wrong with reading an input, '' for nothing, and the seconds; a generator is read to its end."
-    before, start = signal.signal(signal.SIGALRM, _ring), time.perf_counter()
+    on, start, said = [True], time.perf_counter(), ''
+
+    def ring(*_):
+        if on and time.perf_counter() - start > LIMIT / 2: raise TooLong
+
+    signal.signal(signal.SIGALRM, ring)   # it stays: what rings late finds a listener, and does not end the process
     signal.setitimer(signal.ITIMER_REAL, LIMIT)
-    said = ''
     try:
         found = read(data)
         if isinstance(found, Iterator): deque(found, maxlen=0)
+        on.clear()
     except own: pass
     except TooLong: said = f'over {LIMIT:.0f} s'
     except Exception as e: said = f'{type(e).__name__}: {e}'[:150]
     finally:
+        on.clear()
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)   # what rings this late is dropped
-        signal.signal(signal.SIGALRM, before)
     return said, time.perf_counter() - start
 
 
