@@ -70,7 +70,7 @@ def figures() -> str:
     cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and models']['all']
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
-    asked = patients['libraries']['demo']
+    asked = [(told, patients['libraries'][name]) for name, told in (('demo', 'the demo notes'), ('rct', '4,474 papers'))]
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
@@ -83,10 +83,10 @@ def figures() -> str:
         *(('Yes or no, where one is given (for {:.0f} % of questions)'.format(100 * row['labelled']['value']),
            f'{share(row["right"])} right; always {row["commoner answer"]} {share(row["commoner there"])}',
            f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
-        ('A patient asks the demo notes: the first quote is of use, where one is given (for {:.0f} % of questions)'.format(
-            100 * asked['answered']['value']), share(asked['first quote useful, of those answered']),
-         f'{asked["first quote useful, of those answered"]["n"]} of {asked["answered"]["n"]} questions in patients\' words',
-         'benchmarks/results/patient_questions.json'),
+        *(('A patient asks {}: the first quote is of use, where one is given (for {:.0f} % of questions)'.format(
+            library, 100 * row['answered']['value']), share(row['first quote useful, of those answered']),
+           f'{row["first quote useful, of those answered"]["n"]} of {row["answered"]["n"]} questions in patients\' words',
+           'benchmarks/results/patient_questions.json') for library, row in asked),
         ('Declines where the library holds no answer (with the reader of November 22)',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),

@@ -1,12 +1,16 @@
 """What does a patient get for questions in a patient's words, and is it any use?
 
-    python benchmarks/patient_questions.py answers OUT [LIBRARY]   (the screens, for somebody to grade; without LIBRARY the demo notes)
+    python benchmarks/patient_questions.py answers OUT [LIBRARY]   (the screens, for somebody to grade; without LIBRARY the demo notes;
+                                                                    with one, the questions whose ids begin with v)
     python benchmarks/patient_questions.py grades                  (what the grades in benchmarks/labels/patient_grades.tsv come to)
 
 The questions (benchmarks/labels/patient_questions.tsv) were written by language-model sessions that had not seen the system. From those of
 the part `fit` weights were learnt (quote_weights.py); those of the part `test` are asked here: 120 (q...) that earlier readers were asked
 too, and 90 new ones (u...). Nobody who changed the reader had read them; that a sentence is quoted from .3 on and not from .4 was decided
-when the 90 had been graded. Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
+when the 90 had been graded. Questions for whole papers (254 f... to learn from, of which 124 were graded by sentences, and 123 v... to test)
+were written for 329 full texts on cancer by somebody who had read the paper in their column (207 and 99), or freely, as helplines are
+asked; they are asked of a library of these texts and of 4,145 abstracts of trials on anything. No paper is the source of questions in
+both parts. Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
 or its main part; 1 does not answer fully, but is on the subject and useful to the person; 0 is beside the point, useless, or about another
@@ -34,7 +38,7 @@ def screens(out: Path, library: str | None):
     qa = CancerQA(library)
     with open(out, 'w', encoding='utf-8') as f:
         for row in table('patient_questions.tsv'):
-            if row['part'] == 'test': f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
+            if row['part'] == 'test' and (row['id'][0] == 'v') == bool(library): f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
 
 
 def share(k: int, n: int) -> dict | None:

@@ -37,6 +37,7 @@ from cpqa.core.storage import cache_dir
 from cpqa.evaluation.claims import auroc
 from cpqa.evaluation.statistics import bootstrap
 from cpqa.literature.article_files import documents
+from cpqa.literature.study_kinds import study_kind
 from cpqa.pipeline import Timings, asked_in
 from cpqa.retrieval.patient_words import in_literature
 
@@ -65,11 +66,12 @@ class Kept:
             network = kind_of(question) == 'yesno' and found
             said = shipped_stance().read(asked, [in_context(d, span) for d, span in found]) if network else []
             finding, unknown = np.array([s.finding for s in said] or [np.nan] * len(found)), np.full(len(found), np.nan)
-            weights = room.shipped_quote_weights(question)
+            weights = room.shipped_quote_weights(question, all(study_kind(d) != 'information page' for d, _ in found))
             signs = room.quote_signs(g.meant or question, found, g, finding, unknown, weights)
             self.known[question] = [
                 {'doc': d.id, 'start': a, 'end': b, 'title': ' '.join(d.title.split()),
                  'text': ' '.join(d.text[slice(*room.standing(d, (a, b)))].split()),
+                 'section': room.section_of(d, a),
                  'signs': {name: None if np.isnan(v[i]) else float(v[i]) for name, v in signs.items()}}
                 for i, (d, (a, b)) in enumerate(found)]
             with open(self.path, 'a') as f: f.write(json.dumps([question, self.known[question]]) + '\n')
@@ -93,7 +95,7 @@ def to_grade(out: Path, libraries: dict[str, str | None]):
             for id, question in learnt_from():
                 if not (rows := kept.rows(question)): continue
                 signs = signs_of(rows)
-                orders = signs | {'score': room.answer_probability(signs, room.shipped_quote_weights(question))}
+                orders = signs | {'score': room.answer_probability(signs, room.shipped_quote_weights(question, bool(folder)))}
                 for i in sorted({int(i) for o in ORDERS for i in np.argsort(-np.nan_to_num(orders[o]), kind='stable')[:EACH]}):
                     place = (name, id, rows[i]['doc'], str(rows[i]['start']), str(rows[i]['end']))
                     if place not in known: f.write('\t'.join([*place, question, rows[i]['title'], rows[i]['text']]) + '\n')
@@ -111,9 +113,13 @@ def patients(libraries: dict[str, str | None]):
     for name, folder in libraries.items():
         kept = Kept(name, folder)
         for id, question in learnt_from():
-            for r in kept.rows(question):
-                grade, odds = at[name, id].get((r['doc'], r['start'], r['end']), (None, None))
-                if grade is not None: yield r['signs'] | {'answers': odds}, grade > 0, id, name
+            place = lambda r: at[name, id].get((r['doc'], r['start'], r['end']))
+            rows = [r for r in kept.rows(question) if place(r)] if (name, id) in at else []
+            unlearnt = shipped_answer().log_odds(in_literature(question), [(r['text'], r['title']) for r in rows if place(r)[1] is None])
+            told = iter(unlearnt.tolist())   # it learnt from none of these
+            for r in rows:
+                grade, odds = place(r)
+                yield r['signs'] | {'answers': next(told) if odds is None else odds}, grade > 0, id, name
 
 
 def researchers(library: str):
@@ -136,11 +142,8 @@ def fitted(x: np.ndarray, y: np.ndarray, w: np.ndarray):
     return LogisticRegression(C=1.0, max_iter=2000).fit(x, y, sample_weight=w)
 
 
-def fit(libraries: dict[str, str | None], write: bool):
-    start = time.perf_counter()
-    more = libraries.pop('researchers')
-    examples = [*patients(libraries), *researchers(more)]
-    names = [n for n in room.SIGNS if n not in ('sentence', 'finding')]   # the network read questions of yes or no alone
+def learnt(examples: list, names: list[str]) -> tuple[dict, dict]:
+    "What the weights come to, with the intercept and what is usual; and what they are worth on questions that they did not see."
     known = lambda n: [e[0][n] for e in examples if e[3] != 'researchers' and e[0].get(n) is not None]
     usual = {n: round(float(np.mean(known(n))), 3) for n in ('near', 'title', 'said', 'answers')}
     x, y = matrix(examples, names, usual), np.array([e[1] for e in examples])
@@ -156,29 +159,45 @@ def fit(libraries: dict[str, str | None], write: bool):
     p = np.zeros(len(y))
     for k in range(10): p[folds == k] = fitted(x[folds != k], y[folds != k], w[folds != k]).predict_proba(x[folds == k])[:, 1]
     model = fitted(x, y, w)
-    told = {}
-    for name in dict.fromkeys(kind):
-        here = kind == name
-        best = {g: max(np.flatnonzero(here & (group == g)), key=lambda i: p[i]) for g in dict.fromkeys(group[here])}
-        first = bootstrap([float(y[i]) for i in best.values()])
-        bins = [[i for i in best.values() if low <= p[i] < high] for low, high in ((0, .2), (.2, .4), (.4, .6), (.6, .8), (.8, 1.01))]
-        told[name] = {'sentences': int(here.sum()), 'of use': round(float(y[here].mean()), 4),
-                      'AUROC': round(auroc(p[here & y], p[here & ~y]), 4),
-                      'the best one is of use': {'value': round(first.value, 4), 'interval': [round(first.low, 4), round(first.high, 4)],
-                                                 'n': len(best)},
-                      'stated and true': [[round(float(np.mean([p[i] for i in b])), 3), round(float(np.mean([y[i] for i in b])), 3), len(b)]
-                                          for b in bins if b]}
-    learnt = {n: round(float(c), 3) for n, c in zip(names, model.coef_[0])}
-    result = {'weights': learnt, 'intercept': round(float(model.intercept_[0]), 3), 'usual': usual, 'held out by question': told,
-              'seconds': round(time.perf_counter() - start)}
-    if write:
-        every = json.loads(QUOTES.read_text())
-        new = replace(msgspec.convert(every['questions'], room.QuoteWeights), weights=learnt, intercept=result['intercept'], usual=usual,
-                      encoder=str(CancerQA().encoder.describe()['sha256'])[:12], date=time.strftime('%Y-%m-%d'),
-                      chosen_on=f"{int((~other).sum()):,} sentences graded for {len(set(group[~other]))} patients' questions, "
-                                f"{int(other.sum()):,} marked or not for {len(set(group[other]))} of BioASQ's")
-        QUOTES.write_text(json.dumps(every | {'questions': msgspec.to_builtins(new)}, indent=1) + '\n')
-    save('quote_weights', result, packages=('cpqa', 'scikit-learn', 'openvino', 'numpy'))
+    weights = {n: round(float(c), 3) for n, c in zip(names, model.coef_[0])}
+    from_whom = (f"{int((~other).sum()):,} sentences graded for {len(set(group[~other]))} patients' questions, "
+                 f"{int(other.sum()):,} marked or not for {len(set(group[other]))} of BioASQ's")
+    return ({'weights': weights, 'intercept': round(float(model.intercept_[0]), 3), 'usual': usual, 'chosen_on': from_whom},
+            {name: told(p[kind == name], y[kind == name], group[kind == name]) for name in dict.fromkeys(kind)})
+
+
+def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
+    "How well a probability puts sentences of use first, and is true of the first one of a question."
+    best = {g: max(np.flatnonzero(group == g), key=lambda i: p[i]) for g in dict.fromkeys(group)}
+    first = bootstrap([float(y[i]) for i in best.values()])
+    bins = [[i for i in best.values() if low <= p[i] < high] for low, high in ((0, .2), (.2, .3), (.3, .4), (.4, .5), (.5, .65), (.65, 1.01))]
+    return {'sentences': len(y), 'of use': round(float(y.mean()), 4), 'AUROC': round(auroc(p[y], p[~y]), 4),
+            'the best one is of use': {'value': round(first.value, 4), 'interval': [round(first.low, 4), round(first.high, 4)],
+                                       'n': len(best)},
+            'stated and true': [[round(float(np.mean([p[i] for i in b])), 3), round(float(np.mean([y[i] for i in b])), 3), len(b)]
+                                for b in bins if b]}
+
+
+PAGES = ('page', 'opens')   # signs of information pages
+
+
+def fit(libraries: dict[str, str | None], write: bool):
+    start, experts = time.perf_counter(), list(researchers(libraries.pop('researchers')))
+    papers = {name for name, folder in libraries.items() if folder}   # the demo notes hold information pages as well
+    some = list(patients(libraries))
+    parts = {'questions': [e for e in some if e[3] not in papers], 'papers': [e for e in some if e[3] in papers]}
+    # the demo notes were asked before papers' signs were there; of their sentences the stance network read those of yes or no alone
+    left_out = {'questions': ('sentence', 'finding', 'concludes', 'figures'), 'papers': ('sentence', 'finding', *PAGES)}
+    result, every = {}, json.loads(QUOTES.read_text())
+    for name, examples in parts.items():
+        if not examples: continue
+        found, worth = learnt([*examples, *experts], [n for n in room.SIGNS if n not in left_out[name]])
+        result[name] = found | {'held out by question': worth}
+        old = msgspec.convert(every.get(name, every['questions']), room.QuoteWeights)
+        every[name] = msgspec.to_builtins(replace(old, **found, encoder=str(CancerQA().encoder.describe()['sha256'])[:12],
+                                                  date=time.strftime('%Y-%m-%d')))
+    if write: QUOTES.write_text(json.dumps(every, indent=1) + '\n')
+    save('quote_weights', result | {'seconds': round(time.perf_counter() - start)}, packages=('cpqa', 'scikit-learn', 'openvino', 'numpy'))
 
 
 def main(words: list[str]):
