@@ -45,7 +45,8 @@ class TermRetriever:
         q, should = tantivy.Query, tantivy.Occur.Should
         schema, share = self.library.terms.schema, self._share
         term = lambda t: q.term_query(schema, self.field, t)
-        one = lambda w: q.phrase_query(schema, self.field, list(w.terms)) if w.together else q.boolean_query([(should, term(t)) for t in w.terms])
+        beside = lambda terms: q.phrase_query(schema, self.field, list(terms))
+        one = lambda w: beside(w.terms) if w.together else q.boolean_query([(should, term(t)) for t in w.terms])
         said = lambda ways: [q.boost_query(one(w), share([v.terms for v in ways], w.terms)) for w in ways]
         return q.boolean_query([(should, term(w[0].terms[0]) if len(w) == 1 else q.disjunction_max_query(said(w))) for w in _parts(text)])
 
