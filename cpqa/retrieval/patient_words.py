@@ -131,11 +131,14 @@ def ways_to_say(text: str, names: bool = False) -> list[tuple[str, ...]]:
     return out
 
 def _with_names(text: str) -> list[tuple[str, ...]]:
+    "The same with names: a row inside a longer name stands back, and an abbreviation with a number in it is a name."
     units, more = name_units(text)
     rows = [s for s in patients_phrases(text) if not any(a <= s.start and s.end <= b and s.end - s.start < b - a for a, b in units)]
     free = [(a, b) for a, b in units if not any(a < s.end and s.start < b for s in rows)]
     of_row = lambda said, s: (said, *s.wording.forms, *(f for w in (said, *s.wording.forms) if ' ' not in w for f in name_forms(w)))
-    said = lambda s: (hyphened if s.wording.kind == 'abbreviation' and re.search('[0-9]', s.wording.said) else str)(text[s.start:s.end])
+    def said(s: Said) -> str:
+        written = text[s.start:s.end]
+        return hyphened(written) if s.wording.kind == 'abbreviation' and re.search('[0-9]', s.wording.said) else written
     names = [hyphened(text[a:b]) for a, b in free + more]
     return [*((w, *spellings(w), *name_forms(w)) for w in names), *(of_row(said(s), s) for s in rows)]
 
