@@ -62,7 +62,7 @@ def test_nothing_to_replace_changes_nothing(qa, monkeypatch):
     for room in ('passages.rerankers', 'retrieval.dual_path', 'retrieval.term_search'):
         monkeypatch.setattr(f'cpqa.{room}.both_forms', lambda q: (q,))
     monkeypatch.setattr('cpqa.pipeline.both_forms', lambda q: (q,))
-    monkeypatch.setattr('cpqa.retrieval.term_search.ways_to_say', lambda text: [(text,)])
+    monkeypatch.setattr('cpqa.retrieval.term_search.ways_to_say', lambda text, names=False: [(text,)])
     without = qa.ask(asked)
     assert with_table.response == without.response and with_table.confidence == without.confidence
     assert with_table.evidence == without.evidence and with_table.citations == without.citations

@@ -19,6 +19,7 @@ import msgspec
 from ..core.records import Record
 from ..core.text_analysis import ENGLISH
 from ..literature.cancer_lexicon import is_short, number_forms, shouts, spelled, words
+from .name_forms import hyphened, name_forms, name_units
 
 # %% ../../nbs/retrieval/patient_words.ipynb #9a10c006
 _FILE = Path(str(files('cpqa'))) / 'data' / 'patient_words.jsonl'
@@ -85,7 +86,7 @@ _PAIRS = (('tumor', 'tumour'), ('emia', 'aemia'), ('emic', 'aemic'), ('hem(?=[ai
           ('edema', 'oedema'), ('ped(?=iatr)', 'paed'), ('gynec', 'gynaec'), ('rrhe(?=a|ic)', 'rrhoe'), ('estr(?=o|adi)', 'oestr'),
           ('anesth', 'anaesth'), ('fet(?=al$|us)', 'foet'), ('cecum', 'caecum'), ('orthoped', 'orthopaed'), ('leuk(?=o)', 'leuc'),
           ('fiber', 'fibre'), ('center', 'centre'), ('color(?!ec)', 'colour'), ('behavior', 'behaviour'), ('etiolog', 'aetiolog'),
-          ('celiac', 'coeliac'), ('sulf', 'sulph'))
+          ('celiac', 'coeliac'), ('sulf', 'sulph'), ('pne(?=a|ic)', 'pnoe'), ('fec(?=al|es)', 'faec'), ('odor', 'odour'))
 _ENDS = (('iz(?=(e[ds]?|ing|ations?)$)', 'is'), ('yz(?=(e[ds]?|ing)$)', 'ys'))
 _PATTERNS = [(re.compile(f'(?<![aoc]){a}' if a[0] in 'eh' else a), b) for a, b in (*_PAIRS, *_ENDS)]
 _BACK = [(re.compile(b + (re.search(r'\(.*', a) or [''])[0]), re.sub(r'\(.*', '', a)) for a, b in (*_PAIRS, *_ENDS)]
@@ -116,8 +117,10 @@ def equivalents(term: str) -> tuple[str, ...]:
 def _others(row: Wording) -> tuple[str, ...]: return tuple(s for s in _backward()[row.forms[0].lower()] if s != row.said)
 
 # %% ../../nbs/retrieval/patient_words.ipynb #9a10c014
-def ways_to_say(text: str) -> list[tuple[str, ...]]:
-    "The parts of a `text`, each with what may stand in its place: a phrase in the literature's forms, a word in the other spelling."
+def ways_to_say(text: str, names: bool = False) -> list[tuple[str, ...]]:
+    """The parts of a `text`, each with what may stand in its place: a phrase in the literature's forms, a word in the other spelling;
+    with `names`, a name in all its forms, of which one with hyphens means its words side by side."""
+    if names: return _with_names(text)
     out, at = list[tuple[str, ...]](), 0
     def plain(part: str): out.extend((w, *spellings(w)) for w in re.findall(r'[^\W_]+', part))
     for s in patients_phrases(text):
@@ -126,6 +129,18 @@ def ways_to_say(text: str) -> list[tuple[str, ...]]:
         at = s.end
     plain(text[at:])
     return out
+
+def _with_names(text: str) -> list[tuple[str, ...]]:
+    "The same with names: a row inside a longer name stands back, and an abbreviation with a number in it is a name."
+    units, more = name_units(text)
+    rows = [s for s in patients_phrases(text) if not any(a <= s.start and s.end <= b and s.end - s.start < b - a for a, b in units)]
+    free = [(a, b) for a, b in units if not any(a < s.end and s.start < b for s in rows)]
+    of_row = lambda said, s: (said, *s.wording.forms, *(f for w in (said, *s.wording.forms) if ' ' not in w for f in name_forms(w)))
+    def said(s: Said) -> str:
+        written = text[s.start:s.end]
+        return hyphened(written) if s.wording.kind == 'abbreviation' and re.search('[0-9]', s.wording.said) else written
+    names = [hyphened(text[a:b]) for a, b in free + more]
+    return [*((w, *spellings(w), *name_forms(w)) for w in names), *(of_row(said(s), s) for s in rows)]
 
 def without_mentioned(text: str, held: Collection[str]) -> str:
     "The `text` without those of its parts that are among the stems `held` in another form."

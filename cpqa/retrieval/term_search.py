@@ -8,7 +8,7 @@ __all__ = ['RRF_K', 'Search', 'TermRetriever', 'reciprocal_rank_fusion', 'fallin
 # %% ../../nbs/retrieval/term_search.ipynb #f2500ad4
 from collections.abc import Callable, Sequence
 from math import log1p
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import tantivy
 
@@ -18,12 +18,21 @@ from ..literature.library import Documents, damage
 from .patient_words import both_forms, ways_to_say
 
 # %% ../../nbs/retrieval/term_search.ipynb #d98811a9
-def _parts(text: str) -> dict[tuple[tuple[str, ...], ...], None]:
-    "The parts of a text, each once, as the terms of each way to say it; a part with one way is a term for itself."
-    out: dict[tuple[tuple[str, ...], ...], None] = {}
-    for said in ways_to_say(text):
-        ways = tuple(dict.fromkeys(terms for way in said if (terms := tuple(dict.fromkeys(ENGLISH.analyze(way))))))
-        out.update(dict.fromkeys([ways] if len(ways) > 1 else [((term,),) for way in ways for term in way]))
+class _Way(NamedTuple):
+    "The terms of a way to say a part of a text: any of them, or all of them `together`, side by side."
+    terms: tuple[str, ...]
+    together: bool = False
+
+def _way(said: str) -> _Way:
+    terms = tuple(ENGLISH.analyze(said))
+    return _Way(terms, True) if len(terms) > 1 and ' ' not in said else _Way(tuple(dict.fromkeys(terms)))
+
+def _parts(text: str) -> dict[tuple[_Way, ...], None]:
+    "The parts of a text, each once, in each way to say it; a part with one way is a term for itself."
+    out: dict[tuple[_Way, ...], None] = {}
+    for said in ways_to_say(text, names=True):
+        ways = tuple(dict.fromkeys(way for s in said if (way := _way(s)).terms))
+        out.update(dict.fromkeys([ways] if len(ways) > 1 else [(_Way((term,)),) for way in ways for term in way.terms]))
     return out
 
 class TermRetriever:
@@ -34,11 +43,14 @@ class TermRetriever:
     def query(self, text: str) -> tantivy.Query:
         "The query that a text becomes: any of its terms, each counted once; of the ways to say a part, the best counts."
         q, should = tantivy.Query, tantivy.Occur.Should
-        term = lambda t: q.term_query(self.library.terms.schema, self.field, t)
-        said = lambda ways: [q.boost_query(q.boolean_query([(should, term(t)) for t in way]), self._share(ways, way)) for way in ways]
-        return q.boolean_query([(should, term(w[0][0]) if len(w) == 1 else q.disjunction_max_query(said(w))) for w in _parts(text)])
+        schema, share = self.library.terms.schema, self._share
+        term = lambda t: q.term_query(schema, self.field, t)
+        beside = lambda terms: q.phrase_query(schema, self.field, list(terms))
+        one = lambda w: beside(w.terms) if w.together else q.boolean_query([(should, term(t)) for t in w.terms])
+        said = lambda ways: [q.boost_query(one(w), share([v.terms for v in ways], w.terms)) for w in ways]
+        return q.boolean_query([(should, term(w[0].terms[0]) if len(w) == 1 else q.disjunction_max_query(said(w))) for w in _parts(text)])
 
-    def _share(self, ways: tuple[tuple[str, ...], ...], way: tuple[str, ...]) -> float:
+    def _share(self, ways: Sequence[tuple[str, ...]], way: tuple[str, ...]) -> float:
         "What a way counts: no more terms than were written, and a word in place of a word as no rarer than that."
         if len(way) > 1 or len(ways[0]) > 1: return min(1.0, len(ways[0]) / len(way))
         total, held = len(self.library), [self.library.searcher.doc_freq(self.field, w[0]) for w in (ways[0], way)]
