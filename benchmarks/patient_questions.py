@@ -7,8 +7,8 @@
 The questions (benchmarks/labels/patient_questions.tsv) were written by language-model sessions that had not seen the system. From those of
 the part `fit` weights were learnt (quote_weights.py); those of the part `test` are asked here: 120 (q...) that earlier readers were asked
 too, and 90 new ones (u...). Nobody who changed the reader had read them; that a sentence is quoted from .3 on and not from .4 was decided
-when the 90 had been graded. Questions for whole papers (254 f... to learn from, of which 124 were graded by sentences, and 123 v... to test)
-were written for 329 full texts on cancer by somebody who had read the paper in their column (207 and 99), or freely, as helplines are
+when the 90 had been graded. Questions for whole papers (254 f... to learn from, of which 124 were graded by sentences, and 123 v... to
+test) were written for 329 full texts on cancer by somebody who had read the paper in their column (207 and 99), or freely, as helplines are
 asked; they are asked of a library of these texts and of 4,145 abstracts of trials on anything. No paper is the source of questions in
 both parts. Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
@@ -26,7 +26,8 @@ from common import ROOT, save
 from cpqa import CancerQA
 from cpqa.evaluation.statistics import wilson
 
-GRADED = 'the demo notes (1,491) and the reader of 2026-11-24, with the answer network; bioasq: the reader before'
+GRADED = ('demo: the reader of 2026-11-24 with the answer network, before names were found in all their forms; rct: 4,145 abstracts and 329 '
+          'whole papers, with weights of their own; bioasq: a reader before')
 LABELS = ROOT / 'benchmarks' / 'labels'
 
 
@@ -38,7 +39,8 @@ def screens(out: Path, library: str | None):
     qa = CancerQA(library)
     with open(out, 'w', encoding='utf-8') as f:
         for row in table('patient_questions.tsv'):
-            if row['part'] == 'test' and (row['id'][0] == 'v') == bool(library): f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
+            if row['part'] != 'test' or (row['id'][0] == 'v') != bool(library): continue
+            f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
 
 
 def share(k: int, n: int) -> dict | None:

@@ -37,7 +37,6 @@ from cpqa.core.storage import cache_dir
 from cpqa.evaluation.claims import auroc
 from cpqa.evaluation.statistics import bootstrap
 from cpqa.literature.article_files import documents
-from cpqa.literature.study_kinds import study_kind
 from cpqa.pipeline import Timings, asked_in
 from cpqa.retrieval.patient_words import in_literature
 
@@ -66,7 +65,7 @@ class Kept:
             network = kind_of(question) == 'yesno' and found
             said = shipped_stance().read(asked, [in_context(d, span) for d, span in found]) if network else []
             finding, unknown = np.array([s.finding for s in said] or [np.nan] * len(found)), np.full(len(found), np.nan)
-            weights = room.shipped_quote_weights(question, all(study_kind(d) != 'information page' for d, _ in found))
+            weights = room.shipped_quote_weights(question, room.among(d for d, _ in found))
             signs = room.quote_signs(g.meant or question, found, g, finding, unknown, weights)
             self.known[question] = [
                 {'doc': d.id, 'start': a, 'end': b, 'title': ' '.join(d.title.split()),
@@ -95,7 +94,8 @@ def to_grade(out: Path, libraries: dict[str, str | None]):
             for id, question in learnt_from():
                 if not (rows := kept.rows(question)): continue
                 signs = signs_of(rows)
-                orders = signs | {'score': room.answer_probability(signs, room.shipped_quote_weights(question, bool(folder)))}
+                weights = room.shipped_quote_weights(question, 'papers' if folder else 'pages')
+                orders = signs | {'score': room.answer_probability(signs, weights)}
                 for i in sorted({int(i) for o in ORDERS for i in np.argsort(-np.nan_to_num(orders[o]), kind='stable')[:EACH]}):
                     place = (name, id, rows[i]['doc'], str(rows[i]['start']), str(rows[i]['end']))
                     if place not in known: f.write('\t'.join([*place, question, rows[i]['title'], rows[i]['text']]) + '\n')
@@ -170,7 +170,8 @@ def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
     "How well a probability puts sentences of use first, and is true of the first one of a question."
     best = {g: max(np.flatnonzero(group == g), key=lambda i: p[i]) for g in dict.fromkeys(group)}
     first = bootstrap([float(y[i]) for i in best.values()])
-    bins = [[i for i in best.values() if low <= p[i] < high] for low, high in ((0, .2), (.2, .3), (.3, .4), (.4, .5), (.5, .65), (.65, 1.01))]
+    edges = (0, .2, .3, .4, .5, .65, 1.01)
+    bins = [[i for i in best.values() if low <= p[i] < high] for low, high in zip(edges, edges[1:])]
     return {'sentences': len(y), 'of use': round(float(y.mean()), 4), 'AUROC': round(auroc(p[y], p[~y]), 4),
             'the best one is of use': {'value': round(first.value, 4), 'interval': [round(first.low, 4), round(first.high, 4)],
                                        'n': len(best)},

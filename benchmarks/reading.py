@@ -169,7 +169,7 @@ class Reads:
             network = kind_of(q['text']) == 'yesno'   # as the reader does
             alone = sentence_probability(q['text'], found, g.reranker) if network else np.full(len(found), np.nan)
             finding = np.array([s.finding if network else np.nan for s in said])
-            weights = shipped_quote_weights(q['text'], papers_alone=True)
+            weights = shipped_quote_weights(q['text'], 'papers')
             signs = quote_signs(q['text'], found, g, finding, alone, weights)
             if weights.weights.get('answers') and found: signs['answers'], _ = room._answers(QuotingReader(), asked, found, signs, weights)
             self.known[q['id']] = [
@@ -200,7 +200,7 @@ def from_abstract(q: dict) -> Gathered:
 
 
 def scores(q: dict) -> np.ndarray:
-    rows, weights = q['rows'], shipped_quote_weights(q['text'], papers_alone=True)
+    rows, weights = q['rows'], shipped_quote_weights(q['text'], 'papers')
     signs = {name: np.array([np.nan if r['signs'][name] is None else r['signs'][name] for r in rows], float) for name in weights.weights}
     return answer_probability(signs, weights) * section_share([r['section'] for r in rows])
 
@@ -286,7 +286,7 @@ def read(q: dict, rule: VerdictRule) -> list[tuple[float, bool]]:
     rows = q['rows']
     if not rows:
         return []
-    p, weights = scores(q), shipped_quote_weights(q['text'], papers_alone=True)
+    p, weights = scores(q), shipped_quote_weights(q['text'], 'papers')
     if p.max() < weights.least:
         return []
     given = room._Scored(p, sorted(range(len(p)), key=lambda i: (-round(float(p[i]), 2), i)), weights, [Stance(*r['stance']) for r in rows])

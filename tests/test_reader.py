@@ -115,7 +115,7 @@ def test_a_reranker_that_misbehaves_leaves_an_answer(qa, scores):
     class Failing:
         def score(self, query, passages): return scores(passages)
         def describe(self): return qa.second('default').describe()
-    reader, given = QuotingReader(), Gathered('Does tea help adults to sleep?', evidence, documents, encoder=qa.encoder)
+    reader, given = QuotingReader(), Gathered('Does tea help adults more than water?', evidence, documents, encoder=qa.encoder)
     answer = reader.read(given._replace(reranker=Failing()))
     assert answer.citations == reader.read(given).citations and 'the reranker failed on the sentences' in answer.notes[0]
 
