@@ -10,7 +10,8 @@ too, and 90 new ones (u...). Nobody who changed the reader had read them; that a
 when the 90 had been graded. Questions for whole papers (254 f... to learn from, of which 124 were graded by sentences, and 123 v... to
 test) were written for 329 full texts on cancer by somebody who had read the paper in their column (207 and 99), or freely, as helplines are
 asked; they are asked of a library of these texts and of 4,145 abstracts of trials on anything. No paper is the source of questions in
-both parts. Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
+both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions.
+Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
 or its main part; 1 does not answer fully, but is on the subject and useful to the person; 0 is beside the point, useless, or about another
@@ -26,8 +27,8 @@ from common import ROOT, save
 from cpqa import CancerQA
 from cpqa.evaluation.statistics import wilson
 
-GRADED = ('demo: the reader of 2026-11-24 with the answer network, before names were found in all their forms; rct: 4,145 abstracts and 329 '
-          'whole papers, with weights of their own; bioasq: a reader before')
+GRADED = ('demo: the reader of 2026-11-24 with the answer network, before names were found in all their forms; rct: 4,145 abstracts and '
+          '329 whole papers, with weights of their own; bioasq: a reader before')
 LABELS = ROOT / 'benchmarks' / 'labels'
 
 
