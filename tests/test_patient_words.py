@@ -57,7 +57,7 @@ def test_the_answer_keeps_the_question_and_the_trace_tells_the_forms(qa):
 
 
 def test_nothing_to_replace_changes_nothing(qa, monkeypatch):
-    asked = 'Is tisagenlecleucel effective for B-cell lymphoma?'
+    asked = 'Is tisagenlecleucel effective for follicular lymphoma?'
     with_table = qa.ask(asked)
     for room in ('passages.rerankers', 'retrieval.dual_path', 'retrieval.term_search'):
         monkeypatch.setattr(f'cpqa.{room}.both_forms', lambda q: (q,))
