@@ -70,7 +70,7 @@ def figures() -> str:
     cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and models']['all']
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
-    asked = [(told, patients['libraries'][name]) for name, told in (('demo', 'the demo notes'), ('rct', '4,474 papers'))]
+    asked = [(told, patients['libraries'][name]) for name, told in (('demo', 'the demo notes'), ('rct', 'a library of papers'))]
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
