@@ -138,7 +138,8 @@ STORES: Stores = {
     'tantivy': tantivy, 'bm25s': bm25s, 'rank-bm25': rank_bm25, 'sqlite-fts5': fts5,
     'flat-l2': faiss_index(lambda faiss, n: faiss.IndexFlatL2(DIM)), 'flat-ip': faiss_index(lambda faiss, n: faiss.IndexFlatIP(DIM)),
     'hnsw': faiss_index(lambda faiss, n: faiss.IndexHNSWFlat(DIM, 32)),
-    'ivf-pq': faiss_index(lambda faiss, n: faiss.index_factory(DIM, f'IVF{round(n**.5)},PQ48')),
+    # np: without polysemous training, which takes a minute and which a search by distances does not use
+    'ivf-pq': faiss_index(lambda faiss, n: faiss.index_factory(DIM, f'IVF{max(1, round(n**.5))},PQ48np')),
 }
 
 

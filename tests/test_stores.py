@@ -40,6 +40,14 @@ def test_a_store_of_vectors_finds_the_vector_itself(stores, name):
     assert stores.STORES[name](DOCS * 10, vectors)('', vectors[7])[0] == 7
 
 
+def test_ivf_pq_finds_as_many_as_were_asked_for(stores):
+    "It needs a point for each of its 256 centroids, and finds some of the right ones."
+    pytest.importorskip('faiss')
+    vectors = np.random.default_rng(0).normal(size=(300, stores.DIM)).astype(np.float32)
+    found = stores.STORES['ivf-pq'](DOCS * 75, vectors)('', vectors[7])
+    assert len(found) == stores.K and found[0] == 7
+
+
 class Elastic(BaseHTTPRequestHandler):
     "As much of Elasticsearch as the benchmark uses: it keeps what it is sent, and finds documents that share a word."
     kept: dict[str, str] = {}
