@@ -10,7 +10,7 @@ The documents are those of bioasq_beir, title and abstract; beyond its 16,296 th
 vectors hold random ones of 384 numbers: what they take is measured, and what they find means nothing. Words are cut and stemmed by one
 analyzer where a store lets us (tantivy, bm25s, rank-bm25); SQLite and the servers have their own.
 
-Elasticsearch is asked over its REST interface, as far as a test can follow it on a server of its own; MongoDB needs pymongo and was not
+Elasticsearch is asked over its REST interface, by words and by vectors (KNN), as far as a test can follow it on a server of its own; MongoDB needs pymongo and was not
 tried. Neither server was at hand.
 
 Times are given by the clock and by the processor (`cpu`): on a machine that others use too, only the second can be compared, and not with
@@ -96,8 +96,8 @@ def faiss_index(make: Callable[[Any, int], Any]) -> Callable[[list[Document], np
     return build
 
 
-def elasticsearch(url: str) -> Callable[[list[Document], np.ndarray], Ask]:
-    "BM25 in Elasticsearch, English analyzer, by REST; an index of our own, made anew."
+def rest(url: str) -> Callable[..., dict]:
+    "Calls of Elasticsearch's REST interface: method, path, body and its kind -> what is answered."
     import urllib3
     http = urllib3.PoolManager(timeout=600)
 
@@ -105,17 +105,31 @@ def elasticsearch(url: str) -> Callable[[list[Document], np.ndarray], Ask]:
         reply = http.request(method, f'{url.rstrip("/")}/{path}', body=body or None, headers={'Content-Type': kind})
         if reply.status not in fine: raise SystemExit(f'Elasticsearch answers {reply.status} to {method} {path}: {reply.data[:200]!r}')
         return json.loads(reply.data or b'{}')
+    return call
+
+
+def elasticsearch(url: str, knn: bool = False) -> Callable[[list[Document], np.ndarray], Ask]:
+    "BM25 in Elasticsearch, English analyzer, by REST; or with `knn` its search of vectors. An index of our own, made anew."
+    call, name = rest(url), 'cpqa-stores-knn' if knn else 'cpqa-stores'
+    field = {'v': {'type': 'dense_vector', 'dims': DIM, 'index': True, 'similarity': 'dot_product'}} if knn else {
+        'text': {'type': 'text', 'analyzer': 'english'}}
 
     def build(docs: list[Document], vectors: np.ndarray) -> Ask:
-        call('DELETE', 'cpqa-stores', fine=(200, 404))
-        call('PUT', 'cpqa-stores', json.dumps({'mappings': {'properties': {'text': {'type': 'text', 'analyzer': 'english'}}}}))
+        call('DELETE', name, fine=(200, 404))
+        call('PUT', name, json.dumps({'mappings': {'properties': field}}))
         for at in range(0, len(docs), 1000):
-            lines = [line for d in docs[at:at + 1000] for line in ({'index': {'_id': d.id}}, {'text': f'{d.title} {d.text}'})]
-            done = call('POST', 'cpqa-stores/_bulk', ''.join(f'{json.dumps(line)}\n' for line in lines), 'application/x-ndjson')
+            kept = [{'v': v.tolist()} for v in vectors[at:at + 1000]] if knn else [{'text': f'{d.title} {d.text}'}
+                                                                                   for d in docs[at:at + 1000]]
+            lines = [line for d, row in zip(docs[at:at + 1000], kept, strict=True) for line in ({'index': {'_id': d.id}}, row)]
+            done = call('POST', f'{name}/_bulk', ''.join(f'{json.dumps(line)}\n' for line in lines), 'application/x-ndjson')
             if done.get('errors'): raise SystemExit('Elasticsearch took in a part of the documents only')
-        call('POST', 'cpqa-stores/_refresh')
-        query = lambda text: json.dumps({'size': K, '_source': False, 'query': {'match': {'text': text}}})
-        return lambda text, _: [hit['_id'] for hit in call('POST', 'cpqa-stores/_search', query(text))['hits']['hits']]
+        call('POST', f'{name}/_refresh')
+        def asked(text: str, vector: np.ndarray) -> list[str]:
+            query = {'knn': {'field': 'v', 'query_vector': vector.tolist(), 'k': K, 'num_candidates': 10 * K}} if knn else {
+                'query': {'match': {'text': text}}}
+            found = call('POST', f'{name}/_search', json.dumps({'size': K, '_source': False, **query}))
+            return [hit['_id'] for hit in found['hits']['hits']]
+        return asked
     return build
 
 
@@ -171,7 +185,7 @@ def main():
     parser.add_argument('--mongo', metavar='URL')
     args, load = parser.parse_args(), os.getloadavg()
     chosen: Stores = {name: STORES[name] for name in args.stores.split(',') if name}
-    if args.elastic: chosen['elasticsearch'] = elasticsearch(args.elastic)
+    if args.elastic: chosen |= {'elasticsearch': elasticsearch(args.elastic), 'elasticsearch-knn': elasticsearch(args.elastic, True)}
     if args.mongo: chosen['mongodb'] = mongodb(args.mongo)
     rng, rows = np.random.default_rng(0), []
     unit = lambda n: (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32) if len(x := rng.normal(size=(n, DIM))) else x
