@@ -3,6 +3,7 @@
     python benchmarks/stores.py                              # 10,000 and 20,000 documents; writes results/stores.json
     python benchmarks/stores.py --sizes 50000,200000         # larger: gigabytes, and minutes a store
     python benchmarks/stores.py --stores tantivy,flat-l2     # only these
+    python benchmarks/stores.py --add --sizes 50000           # rows of other stores and sizes that are in the file stay there
     python benchmarks/stores.py --elastic http://localhost:9200 --mongo mongodb://localhost:27017    # servers of your own
 
 The documents are those of bioasq_beir, title and abstract; beyond its 16,296 they are drawn word by word from their frequencies and lengths
@@ -10,8 +11,8 @@ The documents are those of bioasq_beir, title and abstract; beyond its 16,296 th
 vectors hold random ones of 384 numbers: what they take is measured, and what they find means nothing. Words are cut and stemmed by one
 analyzer where a store lets us (tantivy, bm25s, rank-bm25); SQLite and the servers have their own.
 
-Elasticsearch is asked over its REST interface, by words and by vectors (KNN), as far as a test can follow it on a server of its own; MongoDB needs pymongo and was not
-tried. Neither server was at hand.
+Elasticsearch is asked over its REST interface, by words and by vectors (KNN), as far as a test can follow it on a server of its own;
+MongoDB needs pymongo, and its calls were tried on a collection in memory. Neither server was at hand.
 
 Times are given by the clock and by the processor (`cpu`): on a machine that others use too, only the second can be compared, and not with
 the paper's, whose clock and size were others.
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import DATA, PACKAGES, bioasq_questions, quantiles, save
+from common import DATA, PACKAGES, RESULTS, bioasq_questions, quantiles, save
 
 from cpqa.core.errors import require
 from cpqa.core.records import Document
@@ -181,19 +182,22 @@ def main():
     parser.add_argument('--sizes', default='10000,20000')
     parser.add_argument('--stores', default=','.join(STORES))
     parser.add_argument('--questions', type=int, default=100)
+    parser.add_argument('--add', action='store_true', help='keep the rows that the file has of other stores and sizes')
     parser.add_argument('--elastic', metavar='URL')
     parser.add_argument('--mongo', metavar='URL')
     args, load = parser.parse_args(), os.getloadavg()
     chosen: Stores = {name: STORES[name] for name in args.stores.split(',') if name}
     if args.elastic: chosen |= {'elasticsearch': elasticsearch(args.elastic), 'elasticsearch-knn': elasticsearch(args.elastic, True)}
     if args.mongo: chosen['mongodb'] = mongodb(args.mongo)
-    rng, rows = np.random.default_rng(0), []
+    kept, sizes, rng = RESULTS / 'stores.json', [int(n) for n in args.sizes.split(',')], np.random.default_rng(0)
+    known = json.loads(kept.read_text())['rows'] if args.add and kept.is_file() else []
+    rows = [r for r in known if r['store'] not in chosen or r['documents'] not in sizes]
     unit = lambda n: (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32) if len(x := rng.normal(size=(n, DIM))) else x
     asked = list(zip([q['text'] for q in bioasq_questions()][:args.questions], unit(args.questions)))
     told = {'load_average_at_start': [round(x, 1) for x in load], 'threads': os.environ.get('OMP_NUM_THREADS', 'all'), 'k': K, 'dim': DIM,
             'vectors': 'random: times only'}
     with tempfile.TemporaryDirectory() as WORK:
-        for size in map(int, args.sizes.split(',')):
+        for size in sizes:
             docs, drawn = documents(size)
             vectors = unit(size)
             for name, build in chosen.items():
