@@ -11,7 +11,8 @@ asked. The measures are those of the paper's Table 1, each with its interval, fo
     python benchmarks/longform.py --stored pqa-l --words    # PubMedQA alone, without BERTScore and synonyms: under a minute of processor
     python benchmarks/longform.py --whole MODEL    # a base model, LoRA and full training of it, and all rerankers: needs a GPU
 
-WordNet's part of METEOR is measured where nltk finds WordNet. MedQuAD's answers are long, so METEOR and BERTScore are on PubMedQA alone.
+WordNet's part of METEOR is measured where nltk finds WordNet. MedQuAD's answers are long, so BERTScore
+is on PubMedQA alone. A row that lacks a measure is scored again from the answers that were kept in --work.
 """
 import argparse
 import json
@@ -49,7 +50,7 @@ def folder_of(split: str, work: Path, given, embed: str, stored: str) -> Path:
 
 def measures(name: str, words: bool = False) -> list:
     if words: return ['bleu1', 'rouge1_recall', 'rouge1', 'meteor']
-    if name == 'medquad': return ['bleu1', 'rouge1_recall', 'rouge1']
+    if name == 'medquad': return ['bleu1', 'rouge1_recall', 'rouge1', 'meteor']
     try: synonyms = [meteor(wordnet=True)]
     except LongformError: synonyms = []
     return ['bleu1', 'rouge1_recall', 'rouge1', 'meteor', *synonyms, bertscore()]
@@ -117,9 +118,13 @@ def main():
             if system in GRID and name != 'pqa-l': continue
             key = {**dict(zip(('split', 'writer', 'reranker', 'k', 'n_contexts'), system)), 'set': name, 'embed': args.embed,
                    'stored': args.stored}
-            if any(all(r.get(k) == v for k, v in key.items()) for r in rows): continue
-            rows.append({**row(system, name, *store_of(system[0]), args.words), 'embed': args.embed, 'stored': args.stored})
-            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            place = next((i for i, r in enumerate(rows) if all(r.get(k) == v for k, v in key.items())), None)
+            known = {} if place is None else rows[place]
+            if len(known.get('measures', ())) >= len(measures(name, args.words)): continue
+            made_now = {**row(system, name, *store_of(system[0]), args.words), 'embed': args.embed, 'stored': args.stored}
+            if known: rows[place] = made_now | {'seconds': known['seconds']}   # answered before, and only scored anew
+            else: rows.append(made_now)
+            print(json.dumps(made_now), file=sys.stderr, flush=True)
             made |= {f'{s}, {args.stored}': read_longform(f).to_dict() for s, (f, _) in stores.items()}
             save('longform', {'encoder': given.describe(), 'parts': made, 'rows': rows})
 

@@ -3,6 +3,7 @@
     python benchmarks/stores.py                              # 10,000 and 20,000 documents; writes results/stores.json
     python benchmarks/stores.py --sizes 50000,200000         # larger: gigabytes, and minutes a store
     python benchmarks/stores.py --stores tantivy,flat-l2     # only these
+    python benchmarks/stores.py --add --sizes 50000           # rows of other stores and sizes that are in the file stay there
     python benchmarks/stores.py --elastic http://localhost:9200 --mongo mongodb://localhost:27017    # servers of your own
 
 The documents are those of bioasq_beir, title and abstract; beyond its 16,296 they are drawn word by word from their frequencies and lengths
@@ -10,8 +11,8 @@ The documents are those of bioasq_beir, title and abstract; beyond its 16,296 th
 vectors hold random ones of 384 numbers: what they take is measured, and what they find means nothing. Words are cut and stemmed by one
 analyzer where a store lets us (tantivy, bm25s, rank-bm25); SQLite and the servers have their own.
 
-Elasticsearch is asked over its REST interface, as far as a test can follow it on a server of its own; MongoDB needs pymongo and was not
-tried. Neither server was at hand.
+Elasticsearch is asked over its REST interface, by words and by vectors (KNN), as far as a test can follow it on a server of its own;
+MongoDB needs pymongo, and its calls were tried on a collection in memory. Neither server was at hand.
 
 Times are given by the clock and by the processor (`cpu`): on a machine that others use too, only the second can be compared, and not with
 the paper's, whose clock and size were others.
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import DATA, PACKAGES, bioasq_questions, quantiles, save
+from common import DATA, PACKAGES, RESULTS, bioasq_questions, quantiles, save
 
 from cpqa.core.errors import require
 from cpqa.core.records import Document
@@ -96,8 +97,8 @@ def faiss_index(make: Callable[[Any, int], Any]) -> Callable[[list[Document], np
     return build
 
 
-def elasticsearch(url: str) -> Callable[[list[Document], np.ndarray], Ask]:
-    "BM25 in Elasticsearch, English analyzer, by REST; an index of our own, made anew."
+def rest(url: str) -> Callable[..., dict]:
+    "Calls of Elasticsearch's REST interface: method, path, body and its kind -> what is answered."
     import urllib3
     http = urllib3.PoolManager(timeout=600)
 
@@ -105,17 +106,31 @@ def elasticsearch(url: str) -> Callable[[list[Document], np.ndarray], Ask]:
         reply = http.request(method, f'{url.rstrip("/")}/{path}', body=body or None, headers={'Content-Type': kind})
         if reply.status not in fine: raise SystemExit(f'Elasticsearch answers {reply.status} to {method} {path}: {reply.data[:200]!r}')
         return json.loads(reply.data or b'{}')
+    return call
+
+
+def elasticsearch(url: str, knn: bool = False) -> Callable[[list[Document], np.ndarray], Ask]:
+    "BM25 in Elasticsearch, English analyzer, by REST; or with `knn` its search of vectors. An index of our own, made anew."
+    call, name = rest(url), 'cpqa-stores-knn' if knn else 'cpqa-stores'
+    field = {'v': {'type': 'dense_vector', 'dims': DIM, 'index': True, 'similarity': 'dot_product'}} if knn else {
+        'text': {'type': 'text', 'analyzer': 'english'}}
 
     def build(docs: list[Document], vectors: np.ndarray) -> Ask:
-        call('DELETE', 'cpqa-stores', fine=(200, 404))
-        call('PUT', 'cpqa-stores', json.dumps({'mappings': {'properties': {'text': {'type': 'text', 'analyzer': 'english'}}}}))
+        call('DELETE', name, fine=(200, 404))
+        call('PUT', name, json.dumps({'mappings': {'properties': field}}))
         for at in range(0, len(docs), 1000):
-            lines = [line for d in docs[at:at + 1000] for line in ({'index': {'_id': d.id}}, {'text': f'{d.title} {d.text}'})]
-            done = call('POST', 'cpqa-stores/_bulk', ''.join(f'{json.dumps(line)}\n' for line in lines), 'application/x-ndjson')
+            kept = [{'v': v.tolist()} for v in vectors[at:at + 1000]] if knn else [{'text': f'{d.title} {d.text}'}
+                                                                                   for d in docs[at:at + 1000]]
+            lines = [line for d, row in zip(docs[at:at + 1000], kept, strict=True) for line in ({'index': {'_id': d.id}}, row)]
+            done = call('POST', f'{name}/_bulk', ''.join(f'{json.dumps(line)}\n' for line in lines), 'application/x-ndjson')
             if done.get('errors'): raise SystemExit('Elasticsearch took in a part of the documents only')
-        call('POST', 'cpqa-stores/_refresh')
-        query = lambda text: json.dumps({'size': K, '_source': False, 'query': {'match': {'text': text}}})
-        return lambda text, _: [hit['_id'] for hit in call('POST', 'cpqa-stores/_search', query(text))['hits']['hits']]
+        call('POST', f'{name}/_refresh')
+        def asked(text: str, vector: np.ndarray) -> list[str]:
+            query = {'knn': {'field': 'v', 'query_vector': vector.tolist(), 'k': K, 'num_candidates': 10 * K}} if knn else {
+                'query': {'match': {'text': text}}}
+            found = call('POST', f'{name}/_search', json.dumps({'size': K, '_source': False, **query}))
+            return [hit['_id'] for hit in found['hits']['hits']]
+        return asked
     return build
 
 
@@ -138,7 +153,8 @@ STORES: Stores = {
     'tantivy': tantivy, 'bm25s': bm25s, 'rank-bm25': rank_bm25, 'sqlite-fts5': fts5,
     'flat-l2': faiss_index(lambda faiss, n: faiss.IndexFlatL2(DIM)), 'flat-ip': faiss_index(lambda faiss, n: faiss.IndexFlatIP(DIM)),
     'hnsw': faiss_index(lambda faiss, n: faiss.IndexHNSWFlat(DIM, 32)),
-    'ivf-pq': faiss_index(lambda faiss, n: faiss.index_factory(DIM, f'IVF{round(n**.5)},PQ48')),
+    # np: without polysemous training, which takes a minute and which a search by distances does not use
+    'ivf-pq': faiss_index(lambda faiss, n: faiss.index_factory(DIM, f'IVF{max(1, round(n**.5))},PQ48np')),
 }
 
 
@@ -166,19 +182,22 @@ def main():
     parser.add_argument('--sizes', default='10000,20000')
     parser.add_argument('--stores', default=','.join(STORES))
     parser.add_argument('--questions', type=int, default=100)
+    parser.add_argument('--add', action='store_true', help='keep the rows that the file has of other stores and sizes')
     parser.add_argument('--elastic', metavar='URL')
     parser.add_argument('--mongo', metavar='URL')
     args, load = parser.parse_args(), os.getloadavg()
     chosen: Stores = {name: STORES[name] for name in args.stores.split(',') if name}
-    if args.elastic: chosen['elasticsearch'] = elasticsearch(args.elastic)
+    if args.elastic: chosen |= {'elasticsearch': elasticsearch(args.elastic), 'elasticsearch-knn': elasticsearch(args.elastic, True)}
     if args.mongo: chosen['mongodb'] = mongodb(args.mongo)
-    rng, rows = np.random.default_rng(0), []
+    kept, sizes, rng = RESULTS / 'stores.json', [int(n) for n in args.sizes.split(',')], np.random.default_rng(0)
+    known = json.loads(kept.read_text())['rows'] if args.add and kept.is_file() else []
+    rows = [r for r in known if r['store'] not in chosen or r['documents'] not in sizes]
     unit = lambda n: (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32) if len(x := rng.normal(size=(n, DIM))) else x
     asked = list(zip([q['text'] for q in bioasq_questions()][:args.questions], unit(args.questions)))
     told = {'load_average_at_start': [round(x, 1) for x in load], 'threads': os.environ.get('OMP_NUM_THREADS', 'all'), 'k': K, 'dim': DIM,
             'vectors': 'random: times only'}
     with tempfile.TemporaryDirectory() as WORK:
-        for size in map(int, args.sizes.split(',')):
+        for size in sizes:
             docs, drawn = documents(size)
             vectors = unit(size)
             for name, build in chosen.items():

@@ -57,6 +57,8 @@ measure = CommandGroup('eval', help='measure a search, or score recorded answers
              option('--library', metavar='DIR', help="a library to search (default: one built from the folder's corpus, and kept)"),
              option('--k', type=number, default=100, metavar='N',
                     help='documents found for a query; deeper measures are left out (default 100)'),
+             option('--answerable', is_flag=True,
+                    help='ask only queries of which a relevant document is in the library, and count the others'),
              option('--split', metavar='NAME', help='which qrels (default: test, or the only ones)'), _RUN_FILE, _JSON,
              cloup.option_group('Without leaks',
                  option('--exclude-source', is_flag=True,
@@ -66,14 +68,16 @@ measure = CommandGroup('eval', help='measure a search, or score recorded answers
                         help='with --until: documents without a year, {} (default: drop)')),
              stopped=_GOES_ON)
 def _retrieval(data: str, retriever: Any, reranker: str | None, encoder: str | None, depth: int, library: str | None, k: int,
-               split: str | None, run_file: str | None, report: str | None, exclude_source: bool, until: int | None, undated: Any):
+               split: str | None, run_file: str | None, report: str | None, exclude_source: bool, until: int | None, undated: Any,
+               answerable: bool):
     from cpqa.evaluation.collections import LeakFree
     from cpqa.evaluation.tasks import evaluate_retrieval
     _check_place(report)
     if undated and until is None: raise CpqaError('--undated says what to do with documents without a year, so it needs --until YEAR')
     switches = LeakFree(exclude_source, until, undated or 'drop') if exclude_source or until is not None else None
     with progress_bars() as progress:
-        found = evaluate_retrieval(data, retriever, reranker, depth, library, k, split, run_file, _encoder(encoder), progress, switches)
+        found = evaluate_retrieval(data, retriever, reranker, depth, library, k, split, run_file, _encoder(encoder), progress, switches,
+                                   answerable)
     _report(found, report)
 
 # %% ../nbs/cli_eval.ipynb #5d0c40d8

@@ -1084,3 +1084,22 @@ def test_a_run_goes_on_with_a_library_built_again(garden, tmp_path):
         env = {'CPQA_CACHE': str(tmp_path/f'cache {n}')}
         report(tmp_path, 'retrieval', '--data', garden, '--retriever', 'bm25', '--run-file', tmp_path/'run.jsonl', env=env)
     assert len(Run.read(tmp_path/'run.jsonl').headers) == 1
+
+
+def test_only_queries_that_the_library_can_answer_are_asked(data_dir, tmp_path):
+    "The rule of Stuhlmann et al. on BioASQ, with every twentieth document: as many as a count by hand says, and the rest are told."
+    import gzip
+    from cpqa.evaluation.collections import read_collection
+    from cpqa.literature.library import build_library
+    c = read_collection(data_dir/'bioasq_beir')
+    some = [d for n, d in enumerate(c.documents()) if n % 20 == 0]
+    with gzip.open(data_dir/'bioasq_beir'/'corpus.jsonl.gz', 'rt') as f: held = {json.loads(line)['_id'] for line in list(f)[::20]}
+    with open(data_dir/'bioasq_beir'/'qrels'/'test.tsv') as f:
+        rows = [line.split('\t') for line in f.read().splitlines()[1:]]
+    by_hand = {q for q, d, grade in rows if d in held and int(grade) > 0}
+    assert {d.id for d in some} == held and set(c.answerable(held).queries) == by_hand and 0 < len(by_hand) < len(c.queries)
+    build_library([some], tmp_path/'library')
+    found = report(tmp_path, 'retrieval', '--data', data_dir/'bioasq_beir', '--retriever', 'bm25', '--library', tmp_path/'library',
+                   '--answerable', '--k', '10')
+    assert (found['n_queries'], found['queries_unanswerable']) == (len(by_hand), len(c.queries) - len(by_hand))
+    assert all(m['n'] == len(by_hand) for m in found['measures'].values())

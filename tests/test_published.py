@@ -8,17 +8,20 @@ from entrez_toys import ARTICLES, JATS, toy_full_texts, toy_library
 from helpers import inside
 
 from cpqa.core.errors import CpqaError
+from cpqa.core.records import Passage
 from cpqa.libraries import build_index, remembered_encoder
 from cpqa.literature.entrez import Entrez
 from cpqa.local_ncbi.entrez_server import EntrezServer
+from cpqa.passages.rerankers import reranker
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.dual_path import HSRDR, source_of
 from cpqa.retrieval.encoder_contracts import CONTRACTS, Titled
-from cpqa.retrieval.encoders import encoder
+from cpqa.retrieval.encoders import ENCODERS, encoder
 from cpqa.retrieval.medcpt_vectors import PubMedVectors, index_medcpt
 from cpqa.retrieval.openvino_models import ModelError
 from cpqa.retrieval.sources import PubMedSource, Scope
-from cpqa.testing.tiny_models import tiny_encoder
+from cpqa.testing.tiny_models import (in_hub_cache, pickled, tiny_bert, tiny_colbert, tiny_encoder, tiny_roberta, tiny_t5,
+                                       with_spiece)
 from cpqa.testing.toy_corpus import TOY
 
 pytest.importorskip('transformers')
@@ -147,3 +150,59 @@ def test_pubmed_central_is_a_place_of_its_own(tmp_path):
         ids = [c.id for c in both.candidates]
         assert len(ids) == len(set(ids)) and {'1001', '1008', 'PMC777'} <= set(ids)
     with pytest.raises(CpqaError, match='searched beside PubMed'): Scope(pmc=True)
+
+
+LAYOUTS = {   # name on the command line -> name at Hugging Face, and its tiny twin in the files that the real one has there
+    'cross-encoder:medcpt': ('ncbi/MedCPT-Cross-Encoder', lambda f: pickled(tiny_bert(f))),
+    'cross-encoder:bge-v2-m3': ('BAAI/bge-reranker-v2-m3', tiny_roberta),
+    'monot5:base': ('castorini/monot5-base-msmarco', lambda f: with_spiece(pickled(tiny_t5(f), vocabulary=False))),
+    'colbert:colbertv2': ('colbert-ir/colbertv2.0', tiny_colbert),
+}
+
+
+@pytest.fixture(scope='module')
+def all_of_them(tmp_path_factory):
+    "A cache with every encoder and reranker of the papers, tiny, as the hub's client lays it out, and no way to the hub."
+    from huggingface_hub import constants
+    work = tmp_path_factory.mktemp('all')
+    names = sorted({c.network(kind) for c in CONTRACTS.values() for kind in ('query', 'document')})
+    for seed, name in enumerate(names): tiny_encoder(work/'cache', name, work, seed)
+    for place, (name, make) in LAYOUTS.items(): in_hub_cache(work/'cache', name, make(work/place.replace(':', '-')))
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(constants, 'HF_HUB_CACHE', str(work/'cache'))
+        m.setattr(constants, 'HF_HUB_OFFLINE', True)
+        yield work/'cache'
+
+
+@pytest.mark.parametrize('name', [*CONTRACTS, 'pubmedbert-matryoshka:64', 'minilm'])
+def test_each_named_encoder_loads_from_the_cache_of_the_hub(all_of_them, name):
+    made, texts = encoder(name), [Titled(d.title, d.text) for d in TOY]
+    for kind in ('query', 'document'):
+        vectors = made.encode(texts, kind)
+        assert vectors.shape == (len(TOY), made.dim) and np.isfinite(vectors).all() and len(np.unique(vectors, axis=0)) == len(TOY)
+
+
+def test_no_encoder_of_the_issue_is_missing():
+    wanted = {'medcpt', 'biobert', 'pubmedbert-matryoshka', 'uae-large', 'bge-large-en-v1.5', 'sfr-mistral', 'mpnet'}
+    assert wanted <= set(CONTRACTS) and wanted | {'minilm', 'default', 'sentence-transformers'} <= set(ENCODERS.names)
+
+
+def test_medcpt_is_not_the_mean_of_one_network(all_of_them):
+    from cpqa.retrieval.encoder_contracts import finished, pooled
+    from cpqa.retrieval.encoders import rectangle
+    import torch
+    made, texts = encoder('medcpt'), [Titled(d.title, d.text) for d in TOY]
+    ours, net = made.encode(texts), made.networks['query']
+    batch = rectangle([ids for ids, _ in net.rows(texts)], 0)
+    with torch.no_grad(): hidden = net.model(**{k: torch.from_numpy(v) for k, v in batch.items()}).last_hidden_state
+    mean = finished(pooled(hidden, torch.from_numpy(batch['attention_mask']), 'mean').numpy(), 'cosine', 'document')
+    assert np.abs((ours / np.linalg.norm(ours, axis=1, keepdims=True) * mean).sum(1)).max() < .9
+
+
+@pytest.mark.parametrize('name', LAYOUTS)
+def test_each_named_reranker_loads_from_the_cache_of_the_hub(all_of_them, name):
+    made = reranker(name, lambda: None)
+    passages = [Passage(d.id, 0, len(d.text), d.text, d.title) for d in TOY if d.text]
+    scores = made.score('What are the side effects of tamoxifen?', passages)
+    assert scores.shape == (len(passages),) and np.isfinite(scores).all() and len(set(scores.tolist())) == len(passages)
+    assert made.describe()['model'] == LAYOUTS[name][0]

@@ -40,9 +40,17 @@ def test_a_store_of_vectors_finds_the_vector_itself(stores, name):
     assert stores.STORES[name](DOCS * 10, vectors)('', vectors[7])[0] == 7
 
 
+def test_ivf_pq_finds_as_many_as_were_asked_for(stores):
+    "It needs a point for each of its 256 centroids, and finds some of the right ones."
+    pytest.importorskip('faiss')
+    vectors = np.random.default_rng(0).normal(size=(300, stores.DIM)).astype(np.float32)
+    found = stores.STORES['ivf-pq'](DOCS * 75, vectors)('', vectors[7])
+    assert len(found) == stores.K and found[0] == 7
+
+
 class Elastic(BaseHTTPRequestHandler):
     "As much of Elasticsearch as the benchmark uses: it keeps what it is sent, and finds documents that share a word."
-    kept: dict[str, str] = {}
+    kept: dict = {}
 
     def reply(self, status: int, body: dict):
         data = json.dumps(body).encode()
@@ -55,16 +63,23 @@ class Elastic(BaseHTTPRequestHandler):
 
     def do_PUT(self):
         body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
-        self.reply(200 if body['mappings']['properties']['text']['analyzer'] == 'english' else 400, {})
+        fields = body['mappings']['properties']
+        fine = fields['v']['dims'] == 384 and fields['v']['type'] == 'dense_vector' if 'v' in fields else (
+            fields['text']['analyzer'] == 'english')
+        self.reply(200 if fine else 400, {})
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get('Content-Length') or 0))
         if self.path.endswith('_bulk'):
             assert self.headers['Content-Type'] == 'application/x-ndjson' and body.endswith(b'\n')
             lines = [json.loads(line) for line in body.splitlines()]
-            self.kept.update((a['index']['_id'], b['text']) for a, b in zip(lines[::2], lines[1::2]))
+            self.kept.update((a['index']['_id'], b.get('text', b.get('v'))) for a, b in zip(lines[::2], lines[1::2]))
             return self.reply(200, {'errors': False})
         if self.path.endswith('_refresh'): return self.reply(200, {})
+        if 'knn' in (asked := json.loads(body)):
+            near = lambda id: -float(np.dot(self.kept[id], asked['knn']['query_vector']))
+            best = sorted((id for id, v in self.kept.items() if isinstance(v, list)), key=near)[:asked['knn']['k']]
+            return self.reply(200, {'hits': {'hits': [{'_id': id} for id in best]}})
         words = set(json.loads(body)['query']['match']['text'].lower().split())
         best = sorted(self.kept, key=lambda id: -len(words & set(self.kept[id].lower().split())))
         self.reply(200, {'hits': {'hits': [{'_id': id} for id in best[:json.loads(body)['size']]]}})
@@ -72,13 +87,49 @@ class Elastic(BaseHTTPRequestHandler):
     def log_message(self, *args): pass
 
 
-def test_elasticsearch(stores):
+@pytest.fixture
+def elastic(monkeypatch):
+    monkeypatch.setattr(Elastic, 'kept', {})
     server = ThreadingHTTPServer(('127.0.0.1', 0), Elastic)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    try: ask = stores.elasticsearch(f'http://127.0.0.1:{server.server_port}')(DOCS, np.empty((0, 0)))
-    finally: pass
-    assert ask('tamoxifen side effect', np.empty(0))[0] == 't3' and set(Elastic.kept) == {d.id for d in DOCS}
+    yield f'http://127.0.0.1:{server.server_port}'
     server.shutdown()
+    server.server_close()
+
+
+def test_elasticsearch(stores, elastic):
+    ask = stores.elasticsearch(elastic)(DOCS, np.empty((0, 0)))
+    assert ask('tamoxifen side effect', np.empty(0))[0] == 't3' and set(Elastic.kept) == {d.id for d in DOCS}
+
+
+def test_elasticsearch_by_vectors(stores, elastic):
+    vectors = np.random.default_rng(0).normal(size=(len(DOCS), stores.DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    ask = stores.elasticsearch(elastic, knn=True)(DOCS, vectors)
+    assert [ask('', v)[0] for v in vectors] == [d.id for d in DOCS]
+
+
+def test_mongodb_is_asked_by_its_text_index(stores, monkeypatch):
+    "The calls of pymongo as its documentation has them, on a collection in memory; no server was at hand."
+    class Collection:
+        def __init__(self): self.rows, self.index = [], None
+        def drop(self): self.rows = []
+        def insert_many(self, rows): self.rows += rows
+        def create_index(self, keys): self.index = keys
+        def find(self, query, shown):
+            assert self.index == [('text', 'text')] and shown == {'score': {'$meta': 'textScore'}}
+            words = set(query['$text']['$search'].lower().split())
+            self.found = sorted(self.rows, key=lambda r: -len(words & set(r['text'].lower().split())))
+            return self
+        def sort(self, keys):
+            assert keys == [('score', {'$meta': 'textScore'})]
+            return self
+        def limit(self, n): return self.found[:n]
+    kept = Collection()
+    client = type('Client', (), {'__init__': lambda self, url: None, '__getitem__': lambda self, name: {'stores': kept}})
+    monkeypatch.setitem(sys.modules, 'pymongo', type(sys)('pymongo'))
+    sys.modules['pymongo'].MongoClient = client
+    assert stores.mongodb('mongodb://localhost')(DOCS, np.empty((0, 0)))('tamoxifen side effect', np.empty(0))[0]['_id'] == 't3'
 
 
 def test_more_documents_than_there_are_are_drawn_from_their_words(stores, monkeypatch):

@@ -15,6 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -201,6 +202,15 @@ class Collection:
     def documents(self) -> Iterator[Document]:
         "The documents of the corpus, in their order, as they are read."
         return (d for d in read_beir(self.corpus) if isinstance(d, Document))
+
+    def answerable(self, ids: Iterable[str]) -> 'Collection':
+        """The same collection with only those queries of which a relevant document is among `ids` (Stuhlmann et al., III.A). Raises
+        `QuestionsError` where there is none."""
+        held = set(ids)
+        kept = {q: grades for q, grades in self.qrels.items() if any(g > 0 and d in held for d, g in grades.items())}
+        if not kept: raise QuestionsError(f'no query of {self.name} has a relevant document among these: give more documents of it')
+        some = lambda by_query: {q: x for q, x in by_query.items() if q in kept}
+        return replaced(self, queries=some(self.queries), qrels=kept, sources=some(self.sources))
 
     def strict(self) -> 'Collection':
         "The same collection. Raises `QuestionsError` if its files had any fault."

@@ -93,16 +93,19 @@ def evaluate_retrieval(
     encoder: Encoder | None = None,          # None: the embedded model
     progress: Progress = quiet,
     switches: LeakFree | None = None,        # which documents count for a query; None: all
+    answerable: bool = False,                # ask only queries of which a relevant document is in the library
 ) -> dict[str, Any]:
     "The report of a document search on a BEIR folder. Raises `CpqaError`."
     if k < 5: raise CpqaError(f'k must be at least 5, so that Hit@5 has a meaning, got {k}')
     check_parts(reranker, 'ir_measures', 'pytrec_eval', 'scipy.stats')
     c = read_collection(data, split)
     _check_switches(switches, c)
-    questions = Questions(c.name, (Question(id, text, 'open', 'beir', written_from=c.sources.get(id, ())) for id,
-                                   text in c.queries.items() if text))
     opened = Library(library) if library else _collection_library(c, retriever != 'bm25', encoder, progress)
     _check_overlap(c, opened)
+    judged_queries = len(c.queries)
+    if answerable: c = c.answerable(opened.ids)
+    questions = Questions(c.name, (Question(id, text, 'open', 'beir', written_from=c.sources.get(id, ())) for id,
+                                   text in c.queries.items() if text))
     judged = _judgements(c, questions, opened, switches)
     qa = CancerQA(opened, Finding(encoder, depth=depth), progress=progress)
     if retriever != 'bm25': qa.vectors   # a library without them is an error now, not one for each query
@@ -112,7 +115,8 @@ def evaluate_retrieval(
     search = _without_leaks(qa, retriever, second, k, switches) if switches else lambda q: qa.search(q.question, k, retriever, second)
     do = lambda q: Outcome(q.id, hits=tuple(search(q)))
     with kept_run(run_file) as path: done = run(system, do, questions, path, progress=progress, switches=switches)
-    return _retrieval_report(c, opened, done, k, *judged)
+    return _retrieval_report(c, opened, done, k, *judged) | {'answerable': answerable,
+                                                             'queries_unanswerable': judged_queries - len(c.queries)}
 
 # %% ../../nbs/evaluation/tasks.ipynb #2ae59a91
 def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels: dict[str, dict[str, int]],
@@ -282,6 +286,7 @@ def _notes(report: dict[str, Any]) -> Iterator[tuple[int, str]]:
     else:
         yield from ((n, f'failed: {plain(why)}') for why, n in report['errors'].items())
         yield report.get('relevant_not_in_library', 0), 'relevant documents are not in the library, and cannot be found'
+        yield report.get('queries_unanswerable', 0), 'queries have no relevant document in the library, and were not asked'
         yield report.get('queries_unjudged', 0), 'queries have no judgement, and are not asked'
     for part in (report, report.get('against', {})):
         for key in ('faults', 'dataset_faults'):
