@@ -94,7 +94,8 @@ class Bench:
             began = time.perf_counter()
             write_form(folder / form, Rows(self.shape, self.vectors.of_rows), form)
             seconds = time.perf_counter() - began
-            for probes in PROBES if form == 'pq' else PROBES[-1:]:
+            most = StoredVectors(folder / form).lists
+            for probes in sorted({min(p, most.nlist) for p in PROBES}) if most is not None else PROBES[-1:]:
                 line, got = self.row(form, StoredVectors(folder / form, probes), seconds, exact)
                 exact = exact or got
                 out.append(line)

@@ -16,6 +16,7 @@ import numpy as np
 from ..core.errors import CpqaError
 from ..core.records import Record
 from ..core.storage import replace_file
+from .vector_forms import Rows
 
 # %% ../../nbs/retrieval/growing_rows.ipynb #f0a30006
 class _Done(Record, frozen=True):
@@ -23,8 +24,8 @@ class _Done(Record, frozen=True):
     documents: int = 0
 
 class GrowingRows:
-    """Rows in a folder: `vectors` (rows, dim), float32, and `places` (rows, columns), int64, of so many `documents`. Raises `CpqaError`
-    for a folder that holds something else. A `lasting` one is on the disk after each `add`."""
+    """Rows in a folder: `vectors` (rows, dim), float32, and `places` (rows, columns), int64, read as they are sliced. A `lasting` one is
+    on the disk after each `add`. Raises `CpqaError` for a folder that holds something else."""
     def __init__(self, folder: Path, dim: int, columns: int, lasting: bool = True):
         self.folder, self.dim, self.columns, self.lasting = folder, dim, columns, lasting
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,11 +50,13 @@ class GrowingRows:
         self.done = _Done(self.done.rows + len(vectors), documents)
         if self.lasting: replace_file(self.folder / 'done.json', self.done.to_json().encode())
 
-    def _mapped(self, name: str, kind: Any, width: int) -> np.ndarray:
-        if not self.done.rows: return np.empty((0, width), dtype=kind)
-        return np.memmap(self.folder / name, dtype=kind, mode='r', shape=(self.done.rows, width))
+    def _read(self, name: str, kind: Any, width: int) -> Rows:
+        shape = self.done.rows, width
+        def read(at: np.ndarray) -> np.ndarray:   # mapped for this once, so that what was read does not stay
+            return np.array(np.memmap(self.folder / name, kind, 'r', shape=shape)[at]) if len(at) else np.empty((0, width), dtype=kind)
+        return Rows(shape, read)
 
     @property
-    def vectors(self) -> np.ndarray: return self._mapped('vectors.f32', '<f4', self.dim)
+    def vectors(self) -> Rows: return self._read('vectors.f32', '<f4', self.dim)
     @property
-    def places(self) -> np.ndarray: return self._mapped('places.i64', '<i8', self.columns)
+    def places(self) -> Rows: return self._read('places.i64', '<i8', self.columns)

@@ -55,10 +55,10 @@ def form_for(vectors: int, dim: int, memory: int | None = None) -> Fit:
     return Fit(form, f'{why}; {larger} would read {size_in_words(bytes_read(larger, vectors, dim))} of {size_in_words(memory)} allowed')
 
 # %% ../../nbs/retrieval/vector_forms.ipynb #f0a1000f
-_SAMPLE, _BLOCK = 131_072, 16_384   # vectors that are learnt from, and that are read at a time
+_SAMPLE, _BLOCK = 160_000, 16_384   # vectors that are learnt from, and that are read at a time
 
 class Rows:
-    "Vectors of a `shape` (n, dim) that `read` gives by their numbers, as float32; sliced as an array is."
+    "Vectors of a `shape` (n, dim), or other rows, that `read` gives by their numbers; sliced as an array is."
     def __init__(self, shape: tuple[int, int], read: Callable[[np.ndarray], np.ndarray]): self.shape, self.read = shape, read
     def __len__(self) -> int: return self.shape[0]
     def __getitem__(self, at: Any) -> np.ndarray:
@@ -84,7 +84,8 @@ def blocks_of(vectors: Any) -> Iterator[np.ndarray]:
 
 def _sample(vectors: Any, size: int = _SAMPLE) -> np.ndarray:
     at = np.sort(np.random.default_rng(0).permutation(vectors.shape[0])[:size])
-    return np.ascontiguousarray(vectors[at], dtype=np.float32)
+    parts = [np.asarray(vectors[at[n:n + _BLOCK // 8]], dtype=np.float32) for n in range(0, len(at), _BLOCK // 8)]
+    return np.concatenate(parts) if parts else np.empty((0, vectors.shape[1]), dtype=np.float32)
 
 # %% ../../nbs/retrieval/vector_forms.ipynb #f0a10012
 def write_flat(path: Path, empty: Any, vectors: Any):
@@ -132,7 +133,7 @@ def _given_back(index: Any) -> Rows: return Rows((index.ntotal, index.d), lambda
 
 def write_form(folder: Path, vectors: Any, form: Form, like: 'StoredVectors | None' = None):
     """Writes vectors into a folder in a form; `like` are others of that form, whose codes are used. At most 16,384 vectors, a sample of
-    131,072 (0.2 GB of 384 numbers), and for 'pq' the lists are in memory. Raises `VectorsError`."""
+    160,000 (0.25 GB of 384 numbers), and for 'pq' the lists are in memory. Raises `VectorsError`."""
     faiss: Any = require('faiss', 'offline')
     write_flat(folder / _FLAT, _empty(form, vectors, like.index if like else None), vectors)
     if form != 'pq': return

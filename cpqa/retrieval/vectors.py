@@ -106,7 +106,7 @@ def _embedded(part: VectorPart, documents: Documents, first: int, folder: Path, 
     yield made
     if part.kept is None: rmtree(place)
 
-def _blocks(places: np.ndarray) -> Iterator[np.ndarray]: return (places[n:n + 65_536] for n in range(0, len(places), 65_536))
+def _blocks(places: Rows) -> Iterator[np.ndarray]: return (places[n:n + 65_536] for n in range(0, len(places), 65_536))
 
 def _said(part: VectorPart, rows: int) -> dict[str, Any]:
     said = {'encoder': part.encoder.describe(), 'splitter': part.splitter, 'vectors': rows, 'dim': part.encoder.dim,
