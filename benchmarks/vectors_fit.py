@@ -26,7 +26,7 @@ from cpqa.retrieval.vector_forms import Form, Rows, StoredVectors, bytes_read, w
 from cpqa.retrieval.vectors import DenseRetriever, Vectors
 
 DEPTH = 100
-PROBES = (4, 16, 64)   # lists that are looked into, the last is what the library does
+PARTS = (16, 4, 2, 1)   # of so many lists one is looked into; the last is what a library of this size does
 
 
 def one_at_a_time(search: Any, queries: np.ndarray) -> tuple[list, dict]:
@@ -77,7 +77,7 @@ class Bench:
         finds = {name: {f'@{k}': mean(shares(got[key], base[key], k)) for k in (10, DEPTH)}
                  for name, key in (('recall', 'rows'), ('recall_in_a_tenth_of_the_documents', 'few'))}
         disk = sum(p.stat().st_size for p in stored.folder.iterdir())
-        lists = {} if stored.lists is None else {'lists': stored.lists.nlist, 'lists_looked_into': min(stored.probes, stored.lists.nlist)}
+        lists = {} if stored.lists is None else {'lists': stored.lists.nlist, 'lists_looked_into': stored.probes}
         return {'form': form, **lists, 'n': n, 'bytes_on_disk': disk, 'bytes_a_search_reads': bytes_read(form, *self.shape),
                 'seconds_to_write': round(seconds, 2), 'ms_a_question': got['ms'], 'ms_in_a_tenth': got['ms_of_a_tenth'], **finds,
                 'without_hits': got['without_hits'], 'nDCG@10': mean(got['values']), 'nDCG@10_less_exact': mean(d),
@@ -94,8 +94,8 @@ class Bench:
             began = time.perf_counter()
             write_form(folder / form, Rows(self.shape, self.vectors.of_rows), form)
             seconds = time.perf_counter() - began
-            most = StoredVectors(folder / form).lists
-            for probes in sorted({min(p, most.nlist) for p in PROBES}) if most is not None else PROBES[-1:]:
+            lists = StoredVectors(folder / form).lists
+            for probes in [None] if lists is None else [max(1, lists.nlist // part) for part in PARTS]:
                 line, got = self.row(form, StoredVectors(folder / form, probes), seconds, exact)
                 exact = exact or got
                 out.append(line)

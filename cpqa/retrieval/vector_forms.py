@@ -141,8 +141,8 @@ def write_form(folder: Path, vectors: Any, form: Form, like: 'StoredVectors | No
     faiss.write_index(filled_lists(kept, form, faiss.read_index(str(like.folder / _LISTS)) if like else None), str(folder / _LISTS))
 
 # %% ../../nbs/retrieval/vector_forms.ipynb #f0a1001a
-_PROBES, _CANDIDATES, _TIMES = 64, 1_000, 20   # lists; candidates at least, and for each that is wanted
-_FEW = 10_000                                  # allowed rows up to which all of them are compared
+_CODES, _CANDIDATES, _TIMES = 5_000_000, 1_000, 5    # codes that are compared; candidates, and more for each that is wanted
+_FEW = 10_000                                        # allowed rows up to which all of them are compared
 
 def _best(scores: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     "The best `k` of one query's candidates, best first; where there are fewer, rows -1 behind."
@@ -157,12 +157,14 @@ def _stacked(scored: list[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.nd
 class StoredVectors:
     """The vectors that `write_form` wrote into a folder, searched by inner product; its files are mapped into memory, so that opening
     reads little, and what is searched often stays there. Raises what FAISS raises, RuntimeError, for files that it cannot read."""
-    def __init__(self, folder: Path, probes: int = _PROBES):   # lists that are looked into
+    def __init__(self, folder: Path, probes: int | None = None):   # lists that are looked into; None: by their codes
         faiss: Any = require('faiss', 'offline')
-        self.folder, self.probes, self.index = folder, probes, faiss.read_index(str(folder / _FLAT), faiss.IO_FLAG_MMAP_IFC)
+        self.folder, self.index = folder, faiss.read_index(str(folder / _FLAT), faiss.IO_FLAG_MMAP_IFC)
         self.lists = faiss.read_index(str(folder / _LISTS), faiss.IO_FLAG_MMAP) if (folder / _LISTS).exists() else None
         if self.lists is not None and (self.lists.ntotal, self.lists.d) != (self.index.ntotal, self.index.d):
             raise RuntimeError(f'{_LISTS} holds other vectors than {_FLAT}')
+        lists = 0 if self.lists is None else self.lists.nlist
+        self.probes = probes or -(-lists * min(_CODES, self.index.ntotal) // max(1, self.index.ntotal))
 
     def of_rows(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         "The vectors of these rows, (len(rows), dim), float32."
@@ -182,7 +184,7 @@ class StoredVectors:
 # %% ../../nbs/retrieval/vector_forms.ipynb #f0a1001b
 def _from_lists(stored: StoredVectors, queries: np.ndarray, k: int, chosen: Any) -> tuple[np.ndarray, np.ndarray]:
     faiss: Any = require('faiss', 'offline')
-    most, probes = min(max(_CANDIDATES, _TIMES * k), stored.index.ntotal), stored.probes
+    most, probes = min(_CANDIDATES + _TIMES * k, stored.index.ntotal), stored.probes
     while True:
         found = stored.lists.search(queries, most, params=faiss.SearchParametersIVF(nprobe=probes, sel=chosen))[1]
         if probes >= stored.lists.nlist or not len(found) or (found[:, :k] >= 0).all(): break
