@@ -16,12 +16,12 @@ import cloup
 from . import __version__
 from .cli_ask import LIBRARY, ask_command, one_text, sweep
 from .cli_eval import SEARCHES, datasets, measure
-from .cli_library import keeping
+from .cli_library import form_told, keeping
 from .cli_longform import longform
 from .core.errors import CpqaError
 from .core.progress import progress_bars
-from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, number, option, port, print_json, reranker_choices,
-                           run_command, said_before, seconds, segmenter_choices)
+from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, memory_option, number, option, port, print_json,
+                           reranker_choices, run_command, said_before, seconds, segmenter_choices)
 
 # %% ../nbs/cli.ipynb #b0d647ac
 @cloup.group('cpqa', cls=CommandGroup, context_settings=HELP, invoke_without_command=True, align_option_groups=False,
@@ -113,21 +113,24 @@ def _synced(library: Any, name: str, encoder: str | None):
            encoder_option(default='the one that comes with cpqa'),
            option('--segmenter', metavar='NAME', choices=segmenter_choices,
                   help='how documents are cut into passages: {} (default: sentences)'),
+           memory_option(),
            option('--engine', metavar='ENGINE', choices=lambda: _engines(), help='also put the library into an engine: {}'),
            option('--strict', is_flag=True, help='exit with 1 if a bad record was left out'),
            stopped='the library is as it was before, or whole')
-def _build(files: tuple[str, ...], out: str, no_vectors: bool, encoder: str | None, segmenter: str | None, engine: str | None,
-           strict: bool):
+def _build(files: tuple[str, ...], out: str, no_vectors: bool, encoder: str | None, segmenter: str | None, memory: int | None,
+           engine: str | None, strict: bool):
     from cpqa.display import plain
     from cpqa.libraries import build_index
-    if no_vectors and encoder is not None:
-        raise CpqaError('--encoder says what makes the vectors, and --no-vectors asks for none: give one of them')
+    if no_vectors and (encoder is not None or memory is not None):
+        raise CpqaError('--encoder and --memory say how vectors are made, and --no-vectors asks for none: give one of them')
     _engine_named(engine)
     with progress_bars() as progress:
-        library = build_index(files, out, vectors=not no_vectors, encoder=encoder, progress=progress, segmenter=segmenter)
+        library = build_index(files, out, vectors=not no_vectors, encoder=encoder, progress=progress, segmenter=segmenter,
+                              memory=memory)
     counts, skipped = library.manifest.counts, library.manifest.skipped
     print(f"{counts['documents']:,} documents in {out} ({counts['replaced']:,} replaced by a later record, "
           f"{counts['deleted']:,} deleted, {counts['skipped']:,} bad records left out)")
+    for line in form_told(library): print(line)
     for line in skipped[:10]: print(f'cpqa: left out {plain(line)}', file=sys.stderr)
     if (more := counts['skipped'] + counts.get('shortened', 0) - 10) > 0: print(f'cpqa: and {more:,} more', file=sys.stderr)
     if engine: _synced(library, engine, encoder)

@@ -41,12 +41,14 @@ from .retrieval.vectors import VectorPart, Vectors, embedded_text
 # %% ../nbs/collecting.ipynb #6258d6ac
 @dataclass(frozen=True)
 class Making:
-    "How the library is made from the records: `vectors` or terms alone, the encoder, the segmenter; `afresh` drops what came before."
+    """How the library is made from the records: `vectors` or terms alone, the encoder, the segmenter, and how many bytes a search of the
+    vectors may read; `afresh` drops what came before."""
     vectors: bool = True
     encoder: AnyEncoder | None = None
     segmenter: str | Segmenter | None = None
     afresh: bool = False
     progress: Progress | None = None
+    memory: int | None = None
 
     def model(self, spool: Spool, progress: Progress) -> CachedEncoder | None:
         "The encoder, which keeps in the spool what it has made; None for terms alone."
@@ -56,7 +58,8 @@ class Making:
     def build(self, spool: Spool, out: Path, origins: Sequence[Origin], progress: Progress) -> Library:
         "The library of a spool's records."
         model = self.model(spool, progress)
-        return build_index(spool.records(), out, self.vectors, model, progress, segmenter=self.segmenter, origins=origins)
+        return build_index(spool.records(), out, self.vectors, model, progress, segmenter=self.segmenter, origins=origins,
+                           memory=self.memory)
 
 def _spool_of(out: Path) -> Path: return beside(out.resolve(), 'getting')
 

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['AnyEncoder', 'DEMO_VECTORS', 'check_encoder', 'encoder_of', 'remembered_encoder', 'document_of', 'files_of',
-           'sources_of', 'build_index', 'update_index', 'check_library', 'kept_library', 'demo_library']
+           'sources_of', 'build_index', 'update_index', 'embed_library', 'check_library', 'kept_library',
+           'demo_library']
 
 # %% ../nbs/libraries.ipynb #acc161f6
 import hashlib
@@ -24,7 +25,8 @@ from .core.records import Document
 from .literature.demo_notes import DEMO_FILE, demo_notes
 from .literature.article_files import READABLE, read_file
 from .literature.library import FORMAT, Library, LibraryError, Origin, RecordSource, build_library, is_library
-from .literature.library_updates import Updated, update_library
+from .literature.harvest import spooling
+from .literature.library_updates import Updated, add_parts, update_library
 from .literature.pubmed import Deleted, Skipped
 from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter
 from .passages.segmenters import segmenter as named_segmenter
@@ -117,10 +119,10 @@ def sources_of(given: Any) -> list[RecordSource]:
     return out
 
 # %% ../nbs/libraries.ipynb #68fa495c
-def _vectors(model: Encoder, segmenter: str | Segmenter | None, named: str) -> VectorPart:
+def _vectors(model: Encoder, segmenter: str | Segmenter | None, named: str, memory: int | None) -> VectorPart:
     "What makes the vectors of a library's passages."
     splitter = named_segmenter(segmenter, lambda: model) if isinstance(segmenter, str) else segmenter or SentenceSplitter()
-    return VectorPart(model, splitter.split, splitter.describe(), named=named)
+    return VectorPart(model, splitter.split, splitter.describe(), named=named, memory=memory)
 
 def build_index(
     sources: Any,                        # a file, a folder, a record or a dictionary, or several of them, read in this order
@@ -131,16 +133,17 @@ def build_index(
     wait: float = 0,                     # seconds to wait for another build of the same library
     segmenter: str | Segmenter | None = None,   # how documents are cut into passages, or its name; None: whole sentences, 128 words
     origins: Iterable[Origin] = (),      # what PubMed was asked for, if it was
+    memory: int | None = None,           # bytes that a search of the vectors may read; None: as their number asks
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
-    if not vectors and segmenter is not None:
-        raise CpqaError('a library without vectors keeps no passages: leave out the segmenter, or let vectors be made')
+    if not vectors and (segmenter is not None or memory is not None):
+        raise CpqaError('a library without vectors keeps no passages: leave out the segmenter and the memory, or let vectors be made')
     if isinstance(segmenter, str): SEGMENTERS.check(segmenter)   # what is wrong is refused before the model is loaded
     check_encoder(encoder)
     found, parts = sources_of(sources), []
     with shown_progress(progress) as show:
         if vectors:
-            parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(encoder)))
+            parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(encoder), memory))
         return build_library(found, out, parts, show, wait, origins)
 
 # %% ../nbs/libraries.ipynb #9414280e
@@ -165,8 +168,38 @@ def update_index(
     named = encoder or remembered_encoder(library)
     check_encoder(named)
     with shown_progress(progress) as show:
-        parts = [_vectors(encoder_of(named, show), _segmenter_of(library, segmenter), _lasting(named))] if library.manifest.parts else []
+        made = library.manifest.parts.get(VectorPart.name)
+        parts = [_vectors(encoder_of(named, show), _segmenter_of(library, segmenter), _lasting(named), made.get('memory'))] if made else []
         return update_library(folder, found, parts, show, wait, origins)
+
+# %% ../nbs/libraries.ipynb #f0a60002
+def _without_vectors(library: Library) -> str:
+    "A digest of a library's files but those of its vectors."
+    kept = {name: entry.sha256 for name, entry in library.manifest.files.items() if not name.startswith(f'{VectorPart.name}/')}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+def embed_library(
+    folder: str | Path,                  # of the library
+    encoder: AnyEncoder | None = None,   # None: the embedded model
+    segmenter: str | Segmenter | None = None,   # as of `build_index`
+    memory: int | None = None,           # likewise
+    progress: Progress | None = None,
+    afresh: bool = False,                # drop the vectors that are there, and what an earlier call left unfinished
+    wait: float = 0,
+) -> Library:
+    "Makes the vectors of a library that has none; a call that died is gone on with. Raises `CpqaError`; what was there stays."
+    library = Library(folder)
+    begun = beside(library.folder, 'embedding')
+    if VectorPart.name in library.manifest.parts and not afresh and not begun.exists():
+        raise LibraryError(f'{folder} has vectors: search it, or make them anew by --afresh (embed_library(..., afresh=True))')
+    if isinstance(segmenter, str): SEGMENTERS.check(segmenter)
+    check_encoder(encoder)
+    with shown_progress(progress) as show:
+        part = _vectors(encoder_of(encoder, show), segmenter, _lasting(encoder), memory)
+        request = {'library': _without_vectors(library), 'encoder': part.encoder.describe(), 'splitter': part.splitter}
+        with spooling(begun, request, afresh) as spool:
+            part.kept = spool.folder
+            return add_parts(folder, [part], show, wait)
 
 # %% ../nbs/libraries.ipynb #16dda62b
 def check_library(library: Library | str | Path | None):

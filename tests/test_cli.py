@@ -437,7 +437,7 @@ def test_a_library_without_vectors(bare):
     assert 'vectors      none' in here('index', 'info', bare)
     for argv in (['search', 'ginger', '--retriever', 'dense'], ['ask', 'Does ginger help?']):
         said = complaint(inside(*argv, '--library', bare))
-        assert 'bm25' in said and '--no-vectors' in said
+        assert 'bm25' in said and 'cpqa library embed' in said
 
 
 def test_a_library_of_titles_only(tmp_path):

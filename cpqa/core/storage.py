@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['cache_dir', 'sha256', 'StorageError', 'beside', 'elsewhere', 'locked', 'remove', 'building', 'to_disk',
-           'put_in_place', 'open_private', 'Tape', 'Kept', 'kept_questions', 'forget_questions']
+           'replace_file', 'put_in_place', 'open_private', 'Tape', 'Kept', 'kept_questions', 'forget_questions']
 
 # %% ../../nbs/core/storage.ipynb #12741168
 import hashlib
@@ -101,6 +101,20 @@ def _sync_names(directory: Path):
     fd = os.open(directory, os.O_RDONLY)
     try: os.fsync(fd)
     finally: os.close(fd)
+
+# %% ../../nbs/core/storage.ipynb #f0a20002
+def replace_file(path: Path, data: bytes):
+    "Writes a file beside its place and moves it there when it is on the disk. Raises OSError, and leaves what was there."
+    part = path.with_suffix('.part')
+    try:
+        with open(part, 'wb') as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 # %% ../../nbs/core/storage.ipynb #5c0e7a13
 def put_in_place(new: Path, out: Path, ours: Callable[[Path], bool]):

@@ -7,7 +7,6 @@ __all__ = ['HarvestError', 'Haul', 'Spool', 'spooling', 'Listed', 'list_ids', 'k
 
 # %% ../../nbs/literature/harvest.ipynb #fc1b9107
 import gzip
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -22,7 +21,7 @@ from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
 from ..core.records import Document, Record
 from ..core.redaction import short
-from ..core.storage import elsewhere, locked
+from ..core.storage import elsewhere, locked, replace_file
 from .entrez import Entrez, EntrezError
 from .pubmed import Deleted, Skipped
 
@@ -37,15 +36,8 @@ class Haul(Record, frozen=True):
     skipped: tuple[tuple[str, str], ...] = ()     # where a bad record stands, and why it is bad
 
 def _put(path: Path, data: bytes):
-    part = path.with_suffix('.part')
-    try:
-        with open(part, 'wb') as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        part.replace(path)
+    try: replace_file(path, data)
     except OSError as e:
-        part.unlink(missing_ok=True)
         raise HarvestError(f'{path.parent} cannot be written ({e.strerror}): free some space, or {elsewhere(path.parent)}; what came is '
                            'kept, and the same command goes on') from e
 

@@ -473,13 +473,13 @@ def _contents(folder: Path) -> set[str]:
     "All that lies in a folder and is no folder, by name; locks of the index left out."
     return {p.relative_to(folder).as_posix() for p in folder.rglob('*') if p.is_symlink() or not p.is_dir()} - _LOCKS
 
-def write_manifest(folder: Path, intake: Intake, parts: dict[str, dict[str, Any]], sources: dict[str, FileEntry],
+def write_manifest(folder: Path, taken: Intake | Manifest, parts: dict[str, dict[str, Any]], sources: dict[str, FileEntry],
                    origins: Iterable[Origin] = (), known: Mapping[str, FileEntry] = {}):
     "Writes what the library in a folder holds; `known` are files of it whose checksums need not be taken."
     paths = {name: folder / name for name in sorted(_contents(folder))}
     manifest = Manifest(
         format=FORMAT, cpqa=__version__, created=datetime.now(timezone.utc).isoformat(timespec='seconds'), analyzer=ANALYZER,
-        versions={name: version(name) for name in _PACKAGES}, counts=intake.counts, skipped=tuple(intake.skipped),
+        versions={name: version(name) for name in _PACKAGES}, counts=taken.counts, skipped=tuple(taken.skipped),
         parts=parts, sources=sources, files={name: known.get(name) or _entry(path, _ends(path)) for name, path in paths.items()},
         origins=tuple(origins))
     (folder / 'manifest.json').write_bytes(msgspec.json.format(manifest.to_json().encode(), indent=1))

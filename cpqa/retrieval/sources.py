@@ -328,4 +328,5 @@ class Meaning:
         "For each query, the best `k` documents, best first."
         new = [q for q in dict.fromkeys(queries) if q not in self.known]
         known = {**self.known, **dict(zip(new, self.means.encoder.encode(new, 'query') if new else []))}
-        return DenseRetriever(self.means.vectors).search_vectors(np.stack([known[q] for q in queries]), k)
+        among = self.means.vectors.published(*bounds(self.means.scope.since, self.means.scope.until))
+        return DenseRetriever(self.means.vectors).search_vectors(np.stack([known[q] for q in queries]), k, among)

@@ -7,8 +7,9 @@ __all__ = ['Split', 'Head', 'title_of', 'embedded_text', 'VectorPart', 'PassageV
 
 # %% ../../nbs/retrieval/vectors.ipynb #2171974c
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ import numpy as np
 from ..core.errors import CpqaError, require
 from ..core.progress import Progress
 from ..core.records import Document, Hit, Passage, in_order
-from ..literature.library import DamagedLibrary, Documents, Library, LibraryError, damaged
+from ..literature.library import DamagedLibrary, Documents, Library, LibraryError, damaged, date_number
 from .encoder_contracts import Titled
 from .encoders import Encoder
+from .growing_rows import GrowingRows
+from .vector_forms import Rows, StoredVectors, form_for, form_recall, joined, write_form
 
 # %% ../../nbs/retrieval/vectors.ipynb #a007caf2
 Split = Callable[[Document], list[Passage]]
@@ -39,42 +42,82 @@ def _rows(documents: Iterable[Document], split: Split, head: Head = title_of) ->
         if not passages: yield number, 0, 0, embedded_text(document.title, '')
 
 # %% ../../nbs/retrieval/vectors.ipynb #72076da8
-_CHUNK = 2048
+_CHUNK = 1024   # passages that are encoded at a time, at least
 
+def _batches(documents: Iterable[Document], first: int, split: Split, head: Head) -> Iterator[tuple[list[list[int]], list[str], int]]:
+    "Places and texts of the passages of some documents, numbered from `first` on, and the number of the document that comes next."
+    places, texts, next = list[list[int]](), list[str](), first
+    for next, document in enumerate(documents, first + 1):
+        for _, start, end, text in _rows([document], split, head):
+            places.append([next - 1, start, end, date_number(document)])
+            texts.append(text)
+        if len(texts) >= _CHUNK:
+            yield places, texts, next
+            places, texts = [], []
+    if texts: yield places, texts, next
+
+def _write_places(folder: Path, blocks: Iterable[np.ndarray], rows: int, documents: int):
+    "Writes `spans.npy` (rows, 3) and `dates.npy` (documents,), of blocks with number, start, end and date in each row."
+    spans, dates, at = np.lib.format.open_memmap(folder / 'spans.npy', 'w+', np.int64, (rows, 3)), np.zeros(documents, dtype=np.int32), 0
+    for block in blocks:
+        spans[at:at + len(block)], dates[block[:, 0]], at = block[:, :3], block[:, 3], at + len(block)
+    spans.flush()
+    np.save(folder / 'dates.npy', dates)
+
+# %% ../../nbs/retrieval/vectors.ipynb #f0a40002
 class VectorPart:
-    "Adds passage vectors to a library that is being built. `describe` of encoder and splitter go into the manifest."
+    """Adds passage vectors to a library that is being built. `describe` of encoder and splitter go into the manifest. In memory are a
+    thousand passages, and what `write_form` takes; on disk, for a while, 4 bytes a number."""
     name = 'vectors'
 
-    def __init__(self, encoder: Encoder, split: Split, splitter: dict[str, Any] | None = None, head: Head = title_of, named: str = ''):
+    def __init__(
+        self, encoder: Encoder, split: Split, splitter: dict[str, Any] | None = None, head: Head = title_of,
+        named: str = '',                  # the name in `ENCODERS` by which it was asked for, which the library remembers
+        memory: int | None = None,        # bytes that a search may read; None: as the number of vectors asks
+        kept: Path | None = None,         # a folder for what is made, which outlives a build that dies; None: none is kept
+    ):
         self.encoder, self.split, self.splitter, self.head = encoder, split, splitter or {}, head
-        self.named = named   # the name in `ENCODERS` by which it was asked for, which the library remembers
+        self.named, self.memory, self.kept = named, memory, kept
 
     def build(self, documents: Documents, folder: Path, progress: Progress) -> dict[str, Any]:
-        "Writes `index.faiss` and `spans.npy` into `folder`; returns what the manifest says of them."
-        index = require('faiss', 'offline').IndexFlatIP(self.encoder.dim)
-        return self._written(index, self._embedded(index, documents, documents, 0, progress), folder)
-
-    def _embedded(self, index: Any, new: Iterable[Document], all: Documents, first: int, progress: Progress) -> list[list[int]]:
-        "Puts the passages of `new` documents, which are numbered from `first` on among `all`, into the index; returns their spans."
-        spans, total, rows = list[list[int]](), len(all), _rows(new, self.split, self.head)
-        progress('embedding', first, total)
-        while chunk := list(islice(rows, _CHUNK)):
-            index.add(self.encoder.encode([text for *_, text in chunk], 'document'))
-            spans += [[first + number, *span] for number, *span, _ in chunk]
-            progress('embedding', first + chunk[-1][0] + 1, total)
-        return spans
-
-    def _written(self, index: Any, spans: Any, folder: Path) -> dict[str, Any]:
-        faiss = require('faiss', 'offline')
-        faiss.write_index(index, str(folder / 'index.faiss'))
-        np.save(folder / 'spans.npy', np.array(spans, dtype=np.int64))
-        return {'encoder': self.encoder.describe(), 'splitter': self.splitter, 'vectors': index.ntotal,
-                'dim': self.encoder.dim, 'faiss': faiss.__version__} | ({'named': self.named} if self.named else {})
+        "Writes the vectors, `spans.npy` and `dates.npy` into `folder`; returns what the manifest says of them. Raises `CpqaError`."
+        with _embedded(self, documents, 0, folder, progress) as made:
+            _write_places(folder, _blocks(made.places), made.done.rows, len(documents))
+            return _said(self, made.done.rows) | _formed(self, made.vectors, folder)
 
     def update(self, documents: Documents, old: Library, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
         """Writes the same for a library whose first documents are those with the numbers `kept` in the old one; only the others are
-        embedded. Raises `LibraryError` where the old ones were cut or embedded otherwise."""
+        embedded. Vectors that were compressed stay so, by what was learnt then. Raises `LibraryError` where the old ones were cut or
+        embedded otherwise."""
         return _updated(self, documents, Vectors(old, self.encoder), kept, folder, progress)
+
+# %% ../../nbs/retrieval/vectors.ipynb #f0a40004
+@contextmanager
+def _embedded(part: VectorPart, documents: Documents, first: int, folder: Path, progress: Progress) -> Iterator[GrowingRows]:
+    "The rows of all documents but the `first`: those that were kept, and those that are made now; gone when it is left, unless kept."
+    place, total = part.kept or folder / 'made', len(documents)
+    made = GrowingRows(place, part.encoder.dim, columns=4, lasting=part.kept is not None)
+    begin = first + made.done.documents
+    progress('embedding', begin, total)
+    rest = (d for id in documents.ids[begin:] for d in documents.documents([id]))
+    for places, texts, next in _batches(rest, begin, part.split, part.head):
+        made.add(part.encoder.encode(texts, 'document'), np.array(places, dtype=np.int64), next - first)
+        progress('embedding', next, total)
+    yield made
+    if part.kept is None: rmtree(place)
+
+def _blocks(places: Rows) -> Iterator[np.ndarray]: return (places[n:n + 65_536] for n in range(0, len(places), 65_536))
+
+def _said(part: VectorPart, rows: int) -> dict[str, Any]:
+    said = {'encoder': part.encoder.describe(), 'splitter': part.splitter, 'vectors': rows, 'dim': part.encoder.dim,
+            'faiss': require('faiss', 'offline').__version__}
+    return said | ({'named': part.named} if part.named else {}) | ({'memory': part.memory} if part.memory else {})
+
+def _formed(part: VectorPart, vectors: Any, folder: Path) -> dict[str, Any]:
+    "Writes vectors in the form that suits them, and measures it."
+    fit = form_for(*vectors.shape, part.memory)
+    write_form(folder, vectors, fit.form)
+    return fit.to_dict() | ({'recall': form_recall(vectors, StoredVectors(folder))} if fit.form != 'exact' else {})
 
 # %% ../../nbs/retrieval/vectors.ipynb #8321b53a
 class PassageVectors:
@@ -119,19 +162,23 @@ def _check_model(name: str, built: dict[str, Any] | None, given: dict[str, Any])
     if differs: raise LibraryError(f'{name} was built with another model ({"; ".join(differs)}): use that one, or build it again')
 
 class Vectors(PassageVectors):
-    "The open vectors of a library: row numbers are FAISS's, `spans[row]` is (document number, start, end)."
+    """The open vectors of a library: row numbers are FAISS's, `spans[row]` is (document number, start, end). Vectors and spans are mapped;
+    8 bytes a document, and its id, are in memory. Raises `LibraryError`."""
     def __init__(self, library: Library, encoder: Encoder):
-        faiss, folder = require('faiss', 'offline'), library.folder / VectorPart.name
+        folder = library.folder / VectorPart.name
         said = library.manifest.parts.get(VectorPart.name)
         if not said:
             raise LibraryError(f'{library.folder.name} was built without vectors: search it with bm25, or '
-                               'build it again without --no-vectors')
+                               f'make them by  cpqa library embed {library.folder}')
         self.library, self.encoder = library, encoder
         _check_model(library.folder.name, said.get('encoder'), encoder.describe())
         library.check(f'{VectorPart.name}/spans.npy')
+        dated = f'{VectorPart.name}/dates.npy' in library.manifest.files   # older libraries are not
         try:
-            self.index = faiss.read_index(str(folder / 'index.faiss'), faiss.IO_FLAG_MMAP_IFC)
+            self.stored = StoredVectors(folder)
+            self.index = self.stored.index
             self.spans = np.load(folder / 'spans.npy', mmap_mode='r', allow_pickle=False)
+            self.dates = np.load(folder / 'dates.npy', mmap_mode='r', allow_pickle=False) if dated else None
         except (RuntimeError, ValueError, OSError) as e:
             raise damaged(library.folder, f'its vectors cannot be read ({e})') from e
         ids = library.ids
@@ -143,10 +190,22 @@ class Vectors(PassageVectors):
 
     def of_rows(self, rows: Sequence[int]) -> np.ndarray:
         "The vectors of these rows, shape (len(rows), dim), float32."
-        if not len(rows): return np.empty((0, self.encoder.dim), dtype=np.float32)
-        return self.index.reconstruct_batch(np.asarray(rows, dtype=np.int64))
+        return self.stored.of_rows(rows)
+
+    def published(self, since: str = '', until: str = '') -> np.ndarray | None:
+        """Which documents are of the years in which two dates lie, bool (documents,); None where neither is given, or where a library is
+        older than that."""
+        if self.dates is None or not (since or until): return None
+        years = self.dates // 10_000
+        return (years >= int(since[:4] or 1)) & (years <= int(until[:4] or 9999))
 
 # %% ../../nbs/retrieval/vectors.ipynb #719fd4e2
+_OF_THE_FORM = ('form', 'why', 'recall')
+
+def _dates(old: Vectors, kept: np.ndarray) -> np.ndarray:
+    if old.dates is not None: return old.dates[kept]
+    return np.array([date_number(d) for n in kept for d in old.library.documents([old.ids[n]])], dtype=np.int32)
+
 def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
     said = old.library.manifest.parts[VectorPart.name]
     if said.get('splitter') != part.splitter:
@@ -156,16 +215,18 @@ def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndar
     number[kept] = np.arange(len(kept))
     now = number[old.spans[:, 0]]
     rows = np.flatnonzero(now >= 0)
-    index = require('faiss', 'offline').IndexFlatIP(part.encoder.dim)
-    for start in range(0, len(rows), _CHUNK): index.add(old.of_rows(rows[start:start + _CHUNK].tolist()))
-    spans = np.column_stack([now[rows], old.spans[rows, 1:]])
-    new = (d for id in documents.ids[len(kept):] for d in documents.documents([id]))
-    more = part._embedded(index, new, documents, len(kept), progress)
-    return part._written(index, np.concatenate([spans, np.array(more, dtype=np.int64).reshape(-1, 3)]), folder)
+    places = np.column_stack([now[rows], old.spans[rows, 1:], _dates(old, kept)[now[rows]]])
+    with _embedded(part, documents, len(kept), folder, progress) as made:
+        _write_places(folder, [places, *_blocks(made.places)], len(places) + made.done.rows, len(documents))
+        vectors = joined(Rows((len(rows), part.encoder.dim), lambda at: old.of_rows(rows[at])), made.vectors)
+        if said.get('form', 'exact') == 'exact': return _said(part, len(vectors)) | _formed(part, vectors, folder)
+        write_form(folder, vectors, said['form'], like=old.stored)
+        return _said(part, len(vectors)) | {key: said[key] for key in _OF_THE_FORM if key in said}
 
 # %% ../../nbs/retrieval/vectors.ipynb #bc6ca7cb
 class DenseRetriever:
-    "Exact search among the passage vectors of a library; a document scores as its best passage, by inner product (cosine)."
+    """Search among the passage vectors of a library; a document scores as its best passage, by inner product (cosine). It is exact, but for
+    what the form of the vectors leaves out."""
     def __init__(self, vectors: Vectors):
         self.vectors = vectors
 
@@ -173,18 +234,23 @@ class DenseRetriever:
         "For each query, the best `k` documents, best first."
         return self.search_vectors(self.vectors.encoder.encode(queries, 'query'), k)
 
-    def search_vectors(self, queries: np.ndarray, k: int) -> list[list[Hit]]:
-        "The same for queries that are vectors already, shape (n, dim)."
-        total, want = self.vectors.index.ntotal, 2 * k
+    def search_vectors(self, queries: np.ndarray, k: int, among: np.ndarray | None = None) -> list[list[Hit]]:
+        "The same for queries that are vectors already, shape (n, dim), `among` those documents that are True, bool (documents,), or all."
+        stored, allowed = self.vectors.stored, None if among is None else among[self.vectors.spans[:, 0]]
+        total, most = ((stored.index.ntotal, len(self.vectors.library)) if among is None or allowed is None
+                       else (int(allowed.sum()), int(among.sum())))
+        if not total: return [[] for _ in queries]
+        want = 2 * k
         while True:
-            scores, rows = self.vectors.index.search(queries, min(want, total))
-            if rows.size and (rows.min() < 0 or not np.isfinite(scores).all()):
+            scores, rows = stored.nearest(queries, min(want, total), allowed)
+            if not np.isfinite(scores[rows >= 0]).all() or stored.lists is None and rows.size and rows.min() < 0:
                 raise damaged(self.vectors.library.folder, 'vectors hold what is no number')
             found = [self._documents(s, r, k) for s, r in zip(scores, rows)]
-            if want >= total or all(len(hits) == min(k, len(self.vectors.library)) for hits in found): return found
+            if want >= total or all(len(hits) == min(k, most) for hits in found): return found
             want *= 2
 
     def _documents(self, scores: np.ndarray, rows: np.ndarray, k: int) -> list[Hit]:
         best: dict[int, float] = {}
-        for score, row in zip(scores, rows): best.setdefault(int(self.vectors.spans[row, 0]), float(score))
+        for score, row in zip(scores, rows):
+            if row >= 0: best.setdefault(int(self.vectors.spans[row, 0]), float(score))
         return in_order(Hit(self.vectors.library.ids[n], score) for n, score in best.items())[:k]

@@ -1,0 +1,117 @@
+"""What cells cannot show of vectors that are made later, or in another form: processes that are killed, and the commands."""
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from helpers import CPQA, complaint, environment, good, hidden, inside, write_beir
+
+from cpqa.core.records import Document
+from cpqa.core.storage import beside
+from cpqa.literature.library import Library
+from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.growing_rows import GrowingRows
+from cpqa.retrieval.vectors import DenseRetriever, Vectors
+
+WORDS = ('tea', 'fatigue', 'leaf', 'dose', 'tamoxifen', 'vitamin', 'polyp', 'lung', 'statin', 'sleep', 'pain')
+PAPERS = [Document(str(n), title=f'{WORDS[n % 11]} and {WORDS[n // 11 % 11]}, trial {n}') for n in range(2500)]
+QUERIES = ['Does tea help against fatigue?', 'tamoxifen', 'sleep and pain']
+
+
+def rows_of(folder: Path) -> int:
+    "How many rows lie ready for a library."
+    begun = beside(folder, 'embedding')
+    return GrowingRows(begun, EmbeddedEncoder().dim, 4).done.rows if (begun/'done.json').exists() else 0
+
+
+def killed_at(folder: Path, rows: int) -> int:
+    "Runs `library embed` until more than so many rows are made, and kills it; how many were made then."
+    running = subprocess.Popen([CPQA, 'library', 'embed', str(folder)], env=environment(), stdout=subprocess.DEVNULL)
+    note, until = beside(folder, 'embedding')/'done.json', time.monotonic() + 200
+    while running.poll() is None and time.monotonic() < until:
+        if note.exists() and f'"rows":{rows},' not in note.read_text() and '"rows":0,' not in note.read_text(): break
+        time.sleep(0.02)
+    assert running.poll() is None, 'it ended before it could be killed'
+    running.kill()
+    running.wait()
+    return rows_of(folder)
+
+
+@pytest.fixture(scope='module')
+def papers(tmp_path_factory):
+    "A file of papers, and the library of an undisturbed build."
+    folder = tmp_path_factory.mktemp('papers')
+    write_beir(folder/'papers.jsonl', PAPERS)
+    good('index', 'build', folder/'papers.jsonl', '--out', folder/'whole', how=inside)
+    return folder
+
+
+@pytest.fixture(scope='module')
+def begun(papers):
+    "A library whose vectors were killed on their way, and how many were made."
+    good('index', 'build', papers/'papers.jsonl', '--out', papers/'begun', '--no-vectors', how=inside)
+    return papers/'begun', killed_at(papers/'begun', 0)
+
+
+def copied(begun: Path, out: Path) -> Path:
+    shutil.copytree(beside(begun, 'embedding'), beside(out, 'embedding'))
+    return shutil.copytree(begun, out)
+
+
+def found(folder: Path) -> list:
+    return [[(h.id, h.score) for h in hits] for hits in DenseRetriever(Vectors(Library(folder), EmbeddedEncoder())).search(QUERIES, 20)]
+
+
+def test_vectors_that_were_killed_on_their_way_are_those_of_an_undisturbed_build(papers, begun, tmp_path):
+    out, first = copied(begun[0], tmp_path/'killed'), begun[1]
+    assert 0 < first < len(PAPERS) and Library(out).manifest.parts == {}
+    assert good('search', 'tamoxifen', '--library', out, '--retriever', 'bm25', how=inside)   # its terms serve meanwhile
+    second = killed_at(out, first)
+    assert first < second < len(PAPERS)
+    assert f'{len(PAPERS):,} vectors of {len(PAPERS):,} documents' in good('library', 'embed', out)
+    Library(out).verify()
+    for name in ('index.faiss', 'spans.npy', 'dates.npy'):
+        assert (out/'vectors'/name).read_bytes() == (papers/'whole'/'vectors'/name).read_bytes()
+    assert found(out) == found(papers/'whole') and hidden(tmp_path) == []
+
+
+def test_what_lies_ready_for_other_documents_is_not_used(begun, tmp_path):
+    out = copied(begun[0], tmp_path/'changed')
+    write_beir(tmp_path/'fewer.jsonl', PAPERS[5:])
+    good('index', 'build', tmp_path/'fewer.jsonl', '--out', out, '--no-vectors', how=inside)
+    assert 'another request' in complaint(inside('library', 'embed', out))
+    assert '2,495 vectors' in good('library', 'embed', out, '--afresh', how=inside)
+
+
+def test_rows_that_are_cut_short_are_said(begun, tmp_path):
+    out = copied(begun[0], tmp_path/'cut')
+    os.truncate(beside(out, 'embedding')/'vectors.f32', 100)
+    assert 'begin afresh' in complaint(inside('library', 'embed', out))
+    assert Library(out).manifest.parts == {}
+
+
+def test_memory_chooses_the_form_and_an_update_keeps_it(papers, tmp_path):
+    out = tmp_path/'small'
+    said = good('index', 'build', papers/'papers.jsonl', '--out', out, '--memory', '1MB', how=inside)
+    assert 'vectors: sq8' in said and 'recall: ' in said and 'exact would read 3.8 MB of 1.0 MB allowed' in said
+    assert 'recall' in good('library', 'info', out, how=inside)
+    write_beir(tmp_path/'new.jsonl', [Document('9001', title='Dill against hiccups')])
+    good('library', 'update', out, '--files', tmp_path/'new.jsonl', how=inside)
+    assert Library(out).manifest.parts['vectors']['form'] == 'sq8' and Library(out).manifest.parts['vectors']['vectors'] == 2501
+    assert '9001' in good('search', 'dill hiccups', '--library', out, '--retriever', 'dense', '-k', '1', how=inside)
+    near = [{id for id, _ in hits[:10]} for hits in found(out)]
+    assert all(len(a & {id for id, _ in b[:10]}) >= 8 for a, b in zip(near, found(papers/'whole')))
+
+
+@pytest.mark.parametrize('words, said, code', [
+    (('--memory', '4'), 'must be a size such as 500MB or 4GB', 2),
+    (('--memory', '1GB', '--no-vectors'), 'give one of them', 1),
+])
+def test_a_memory_that_cannot_be_is_refused(papers, tmp_path, words, said, code):
+    assert said in complaint(inside('index', 'build', papers/'papers.jsonl', '--out', tmp_path/'out', *words), code)
+
+
+def test_a_library_that_has_vectors_says_so(papers):
+    assert '--afresh' in complaint(inside('library', 'embed', papers/'whole'))
