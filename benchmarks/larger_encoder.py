@@ -31,7 +31,7 @@ from cpqa.retrieval.openvino_models import CARD, shipped
 from cpqa.retrieval.vectors import embedded_text
 
 MEASURES = ('nDCG@10', 'R@10', 'MRR@10')
-WAYS, BLOCK, TIMED = ('dense', 'hybrid'), 32, 20
+WAYS, BLOCK, TIMED = ('dense', 'hybrid'), 512, 20
 
 
 def megabytes(folder: Path) -> float: return round(sum(f.stat().st_size for f in folder.iterdir()) / 1e6, 1)
@@ -61,7 +61,7 @@ def in_blocks(encoder: CachedEncoder, texts: list[str], name: str) -> dict:
         spent = time.perf_counter() - started
         if spent > 0.05 * len(block):   # otherwise they came from the file
             cpu, wall, new = cpu + time.process_time() - before, wall + spent, new + len(block)
-        if at // BLOCK % 8 == 0: say(f'{name}: {at + len(block):,} of {len(texts):,} passages')
+        if at // BLOCK % 2 == 0: say(f'{name}: {at + len(block):,} of {len(texts):,} passages')
     return {'passages': len(texts), 'made_in_this_run': new, 'processor_ms_a_passage': round(1000 * cpu / new, 1) if new else None,
             'wall_ms_a_passage': round(1000 * wall / new, 1) if new else None}
 

@@ -87,7 +87,7 @@ def main():
         return report(left, None, len(own), [*bars])
     rows, trunk, tokenizer = own + real + other, Trunk('bi-encoder', READS_AT), EmbeddedEncoder().tokenizer
     tokenizer.no_padding()
-    tokens = lambda windows: [TokenPair(e.ids[:TOKENS], [0] * TOKENS) for e in tokenizer.encode_batch(windows)]
+    tokens = lambda windows: [TokenPair(ids, [0] * len(ids)) for e in tokenizer.encode_batch(windows) for ids in (e.ids[:TOKENS],)]
     layers = load_network('AutoModel', minilm_folder(), ('pooler',), add_pooling_layer=False)[0].encoder.layer[-LAYERS:]
     harmless = [' '.join(text.split()) for kind, text in real + own if kind == 'none']
     beside = [s for text in harmless for s in re.split(r'(?<=[.?!])\s+', text) if 3 < len(s.split()) < 20]
