@@ -232,9 +232,9 @@ def test_ask_pubmed_in_json(ran):
     answer = Answer.from_json(well(ran['json trace']))
     routes = Counter(c['route'] for c in answer.trace['candidates'])
     assert answer.citations and routes['E3'] and not answer.notes and any(r['hits'] for r in answer.trace['audit'])
-    assert all('2015' <= BY_ID[i].date <= '2021-12-31'
-               for i in ids(answer)) and answer.trace['dropped']['1001'] == 'before 2015-06' and answer.trace['dropped'][
-                   '1010'] == 'after 2021'
+    assert all('2015' <= BY_ID[i].date <= '2021-12-31' for i in ids(answer))
+    seen = {c['id'] for c in answer.trace['candidates']} | {*answer.trace['dropped']}
+    assert len(seen) > 5 and not {'1001', '1010'} & seen   # of 2011 and 2022: years are looked at before the search by meaning
 
 
 def test_json_alone_has_no_trace(here):
