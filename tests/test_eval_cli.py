@@ -256,7 +256,8 @@ def test_a_library_that_was_given(garden, usual, tmp_path):
     lost = {d for of in GRADES.values() for d, grade in of.items() if grade} - {d.id for d in GARDEN[:60]}
     assert (half['n_documents'], half['relevant_not_in_library']) == (60, len(lost)) and value(half, 'R@100') < value(every, 'R@100')
     for way in ('dense', 'hybrid'):
-        assert 'cpqa library embed' in complaint(inside('eval', 'retrieval', '--data', garden, '--retriever', way, '--library', tmp_path/'all'))
+        asked = inside('eval', 'retrieval', '--data', garden, '--retriever', way, '--library', tmp_path/'all')
+        assert 'cpqa library embed' in complaint(asked)
 
 
 # ---- eval retrieval without leaks
