@@ -88,7 +88,7 @@ def better_scores(reranker: Reranker, question: str, passages: Sequence[Passage]
     """The scores of the passages, shape (n,), for the `question` as the literature says it; for the best `_AGAIN`, or for all where the
     reranker's scores are not comparable, as asked, if that is better. Raises `RerankError`."""
     *asked, meant = both_forms(question)
-    scores = sound_scores(reranker.score(meant, passages), passages, name)
+    scores = sound_scores(reranker.score(meant, passages), passages, name).copy()   # the reranker may keep its own
     some = np.argsort(-scores, kind='stable')[:_AGAIN if getattr(reranker, 'comparable', True) else None]
     for form in asked if len(some) else []:
         again = [passages[i] for i in some]
