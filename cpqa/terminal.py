@@ -303,7 +303,7 @@ FAILED = 3   # there is an answer, and the language model or the source that was
 def _not_understood(e: click.UsageError, argv: Sequence[str]) -> int:
     from cpqa.answering.safety import first_words
     fail(mistake(e), 2)
-    words = [a for a in argv if ' ' in a or not a.startswith('-') and os.sep not in a]   # no options, no places
+    words = [a for a in argv if not os.path.isabs(a) and (' ' in a or not a.startswith('-') and os.sep not in a)]   # no options, no places
     if said := next(filter(None, map(first_words, (*words, ' '.join(words)))), ''): say('\n' + said, sys.stderr)
     return 2
 

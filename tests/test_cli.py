@@ -396,6 +396,11 @@ def test_search_without_a_hit(mixed):
     assert json.loads(here('search', 'zebrafish', '--library', mixed, '--retriever', 'bm25', '--json')) == []
 
 
+def test_a_place_is_not_read_as_a_cry_for_help():
+    where = '/tmp/i cannot breathe/my library'   # in CI the temporary folder pytest-40 was taken for a fever
+    assert first_words(where) and complaint(inside('search', 'cancer', '--library', where, '-k', 2**63), 2).startswith('-k must be')
+
+
 @pytest.mark.parametrize('k, way', [(10**9, 'hybrid'), (2**63, 'bm25'), (2**63, 'dense'), (10**30, 'hybrid')],
                          ids=['10^9', '2^63 terms', '2^63 dense', '10^30'])
 def test_search_for_more_than_anybody_reads(k, way, mixed):
