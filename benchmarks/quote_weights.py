@@ -201,11 +201,16 @@ def fit(libraries: dict[str, str | None], write: bool):
     save('quote_weights', result | {'seconds': round(time.perf_counter() - start)}, packages=('cpqa', 'scikit-learn', 'openvino', 'numpy'))
 
 
+def named(words: list[str]) -> dict[str, str | None]:
+    "The libraries that are given as NAME=LIBRARY."
+    return {n: folder or None for n, _, folder in (w.partition('=') for w in words if '=' in w)}
+
+
 def main(words: list[str]):
-    named = {n: folder or None for n, _, folder in (w.partition('=') for w in words if '=' in w)}
-    if words[:1] == ['sentences'] and len(words) > 2: return to_grade(Path(words[1]), named)
-    if words[:1] != ['fit'] or 'researchers' not in named: sys.exit(__doc__)
-    fit(named, '--write' in words)
+    libraries = named(words)
+    if words[:1] == ['sentences'] and len(words) > 2: return to_grade(Path(words[1]), libraries)
+    if words[:1] != ['fit'] or 'researchers' not in libraries: sys.exit(__doc__)
+    fit(libraries, '--write' in words)
 
 
 if __name__ == '__main__': main(sys.argv[1:])

@@ -1,12 +1,12 @@
 """Makes the network that says whether a sentence answers a question: a head on the cross-encoder's first layers.
 
-    python benchmarks/train_selection.py [--out DIR] [--afresh]
+    python benchmarks/train_selection.py NAME=LIBRARY ... [--out DIR] [--afresh]    (NAME= alone: the demo notes)
 
 What takes long, pairs of written questions and the head that learnt from them, is kept in the cache; --afresh makes it again.
 
 It learns first from benchmarks/labels/answer_questions.tsv, questions that sessions of a language model wrote, as patients ask, for
-sentences of the demo notes; sentences near to a question that are not its own count as wrong. Then from quote_grades.tsv: sentences found
-for patients' questions, each graded by somebody blind. A head that did not learn from a question says what it thinks of its sentences
+sentences of the demo notes; sentences near to a question that are not its own count as wrong. Then from quote_grades.tsv: sentences that
+patients' questions found in each library, each graded by somebody blind. A head that did not learn from a question says what it thinks of its sentences
 (four folds); those log odds go into the column left_out of quote_grades.tsv, which quote_weights.py weighs beside the other signs.
 """
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from common import ROOT, save
 from heads import Head, Trunk, outputs, own_layers, trained
-from quote_weights import Kept, grades, learnt_from, table
+from quote_weights import Kept, grades, learnt_from, named, table
 from tokenizers import Tokenizer
 
 from cpqa.answering.answer_selection import ANSWER_READS_AT, prepare_answer, sentence_and_title
@@ -43,7 +43,7 @@ FIRST, THEN = 2, 2                       # epochs over written questions, and ov
 NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
 LIMITS = ('It says how well a sentence answers, not whether the sentence is true.',
-          'It learnt from English, and mostly from our own notes.')
+          'It learnt from English: from our own notes, and from trials.')
 
 
 def written() -> list[tuple[str, str, str, float, float]]:
@@ -70,24 +70,28 @@ def written() -> list[tuple[str, str, str, float, float]]:
     return out
 
 
-def graded() -> list[dict]:
-    "The graded sentences that the demo notes still give, each with its question, sentence and title."
-    kept, at, out = Kept('demo', None), {}, []
+def graded(libraries: dict[str, str | None]) -> list[dict]:
+    "The graded sentences that the libraries still give, each with its question, sentence and title."
+    at, out = {}, []
     for row in grades(): at.setdefault((row['library'], row['id']), {})[row['doc'], row['start'], row['end']] = row
-    for id, question in learnt_from():
-        for r in kept.rows(question):
-            row = at.get(('demo', id), {}).get((r['doc'], str(r['start']), str(r['end'])))
-            if row: out.append(row | {'question': question, 'text': r['text'], 'title': r['title']})
+    for name, folder in libraries.items():
+        kept = Kept(name, folder)
+        for id, question in learnt_from():
+            found = at.get((name, id), {})
+            for r in kept.rows(question) if found else []:
+                row = found.get((r['doc'], str(r['start']), str(r['end'])))
+                if row: out.append(row | {'question': question, 'text': r['text'], 'title': r['title']})
     return out
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('libraries', nargs='+')
     parser.add_argument('--out', type=Path, default=ROOT / 'cpqa' / 'data' / 'models' / 'answer')
     parser.add_argument('--afresh', action='store_true')
     args, began = parser.parse_args(), time.time()
     if args.afresh: shutil.rmtree(cache_dir() / 'selection', ignore_errors=True)
-    some, rows = written(), graded()
+    some, rows = written(), graded(named(args.libraries))
     tokenizer = Tokenizer.from_file(str(shipped('cross-encoder') / 'tokenizer.json'))
     tokens = lambda q, s, t: encode_pairs(tokenizer, in_literature(q), [sentence_and_title(s, t)], TOKENS)[0]
     trunk = Trunk('cross-encoder', ANSWER_READS_AT)
@@ -102,7 +106,7 @@ def main():
         torch.save(trained(first, numbers, loss, FIRST, 'written', body=1e-4, end=5e-4).state_dict(), kept)
     numbers = trunk.read([tokens(r['question'], r['text'], r['title']) for r in rows])
     target = torch.tensor([WORTH[int(r['grade'])] for r in rows])
-    use, ids = np.array([int(r['grade']) > 0 for r in rows]), sorted({r['id'] for r in rows})
+    use, ids, place = np.array([int(r['grade']) > 0 for r in rows]), sorted({r['id'] for r in rows}), np.array([r['library'] for r in rows])
     fold_of = dict(zip(np.random.RandomState(0).permutation(ids), np.arange(len(ids)) % FOLDS))
     folds, odds = np.array([fold_of[r['id']] for r in rows]), np.zeros(len(rows))
     def then(keep: np.ndarray, told: str) -> Head:
@@ -119,13 +123,16 @@ def main():
         out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
         out.writeheader()
         for r in every: out.writerow(r | {'left_out': said.get(tuple(r[k] for k in ('library', 'id', 'doc', 'start', 'end')), '')})
-    figures = {'of use': int(use.sum()), 'n': len(use), 'questions': len(ids), 'AUROC': round(auroc(odds[use], odds[~use]), 4),
-               'AUROC after written questions alone': round(auroc(before[use], before[~use]), 4)}
+    worth = lambda said, here: round(auroc(said[use & here], said[~use & here]), 4)
+    figures = {name: {'of use': int(use[here].sum()), 'n': int(here.sum()), 'questions': len({r['id'] for r, h in zip(rows, here) if h}),
+                      'AUROC': worth(odds, here), 'AUROC after written questions alone': worth(before, here)}
+               for name in dict.fromkeys(place) for here in [place == name]}
     used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r[3] == 1 for r in some),
                      'by sessions of a language model'),
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', len(rows), 'graded by sessions of a language model'))
     about = About('the cross-encoder of cpqa', 'Apache-2.0', 'Apache-2.0', used, (),
-                  (Measured('AUROC, of use or not, questions left out in turn', figures['AUROC'], len(use)),), made_with(),
+                  tuple(Measured(f'AUROC in {n}, of use or not, questions left out in turn', f['AUROC'], f['n']) for n, f in figures.items()),
+                  made_with(),
                   ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
     prepare_answer(then(np.ones(len(rows), bool), 'all'), tokenizer, args.out, max_tokens=TOKENS, about=about)
     save('answer_selection', figures | {'seconds': round(time.time() - began),
