@@ -152,8 +152,8 @@ def test_the_first_quote_carries_the_label():
 
 @pytest.mark.parametrize('question', [
     'Should adults take tea rather than water?', 'Is tea no better than water?', "Doesn't tea help more than water?", 'Does tea help?',
-    'Does tea help me more than water?', 'Is tea better than chemo?', 'Which tea helps more than water?', 'How many slept?',
-    'What should I do if tea does not help?', 'Must I stop tea before chemotherapy?'])
+    'Does tea help me more than water?', 'Is tea better than treatment?', 'Which tea helps more than water?', 'How many slept?',
+    'What should I do if tea does not help?', 'Must I stop tea before an operation?'])
 def test_questions_that_a_label_would_mislead_get_none(question):
     documents, evidence = library(3)
     answer = QuotingReader(stance=Says(lambda s: Stance(.99, .99, 0)), weights=EVEN).read(Gathered(question, evidence, documents))
