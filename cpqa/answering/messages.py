@@ -129,6 +129,7 @@ def names_beside(message: str, question: str) -> tuple[str, ...]:
 
 # %% ../../nbs/answering/messages.ipynb #5347001b
 _QUESTION = 30        # words: what is no longer is a question as it stands
+_LEANS = re.compile(r'\b(?:it|this|these|those|they|them)\b(?! (?:[a-z]+ )?(?:to|that|if|for|when)\b)', re.I)   # not "is it safe to"
 
 def questions_in(message: str, weights: MessageWeights | None = None) -> tuple[str, ...]:
     "The questions of a message, one or two, each with what belongs to it; a short text is one question."
@@ -136,8 +137,10 @@ def questions_in(message: str, weights: MessageWeights | None = None) -> tuple[s
     if len(whole.split()) <= _QUESTION or len(told.sentences) < 2: return (whole,)
     parts, out = message_parts(told.sentences, weights), list[str]()
     for i in parts.asks:
-        asked = bounded(told.sentences[i])
-        if not _named(asked) and parts.about not in parts.asks: asked = f'{bounded(told.sentences[parts.about])} {asked}'
+        asked = told.sentences[i]
+        with_it = {i} if not _LEANS.search(asked) else {max(0, i - 1), i}
+        if not _named(bounded(asked)) and parts.about not in parts.asks: with_it.add(parts.about)
+        asked = ' '.join(bounded(told.sentences[k]) for k in sorted(with_it))
         if names := names_beside(f'{told.subject}. {whole}', asked): asked = f'{asked} ({", ".join(names)})'
         out.append(asked)
     return tuple(out)
