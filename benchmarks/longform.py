@@ -36,7 +36,8 @@ from cpqa.training.longform_pairs import build_longform, read_longform, read_par
 SETS = ('pqa-l', 'medquad')
 COPYING = [('strict', 'nearest', 'none', 16, 4), ('strict', 'sentences:2', 'none', 16, 4), ('strict', 'nearest', 'bm25', 16, 4),
            ('strict', 'sentences:2', 'bm25', 16, 4), ('plain', 'nearest', 'none', 16, 4)]
-GRID = [('strict', 'sentences:2', 'none', k, n) for k, n in ((8, 4), (16, 1), (16, 2), (16, 8), (32, 4))]
+GRID = [('strict', 'sentences:2', by, k, n)
+        for by, k, n in (('bm25', 8, 4), ('bm25', 32, 4), ('none', 16, 1), ('none', 16, 2), ('none', 16, 8))]
 RERANKERS = ('none', 'bm25', 'colbert:colbertv2', 'monot5:base')
 
 

@@ -131,9 +131,9 @@ _FLAT, _LISTS = 'index.faiss', 'lists.faiss'
 
 def _given_back(index: Any) -> Rows: return Rows((index.ntotal, index.d), lambda at: index.reconstruct_batch(at))
 
-def write_form(folder: Path, vectors: Any, form: Form, like: 'StoredVectors | None' = None):
-    """Writes vectors into a folder in a form; `like` are others of that form, whose codes are used. At most 16,384 vectors, a sample of
-    160,000 (0.25 GB of 384 numbers), and for 'pq' the lists are in memory. Raises `VectorsError`."""
+def write_form(folder: Path, vectors: Any, form: Form, like: Any = None):
+    """Writes vectors into a folder in a form; `like` are `StoredVectors` of that form, whose codes are used. At most 16,384 vectors, a
+    sample of 160,000 (0.25 GB of 384 numbers), and for 'pq' the lists are in memory. Raises `VectorsError`."""
     faiss: Any = require('faiss', 'offline')
     write_flat(folder / _FLAT, _empty(form, vectors, like.index if like else None), vectors)
     if form != 'pq': return
