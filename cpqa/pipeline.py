@@ -434,15 +434,21 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
                     library=source.told(len(found.documents)), notes=(*source.notes, *found.notes, *chosen.notes), trace=trace)
 
 # %% ../nbs/pipeline.ipynb #01e50132
+def _help(message: str, said: str) -> Answer:
+    "The words for a person in danger, and nothing else."
+    return Answer(message, '', abstained=True, kind='help', first=said, library='nothing', note='')
+
 def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind | None, options: Options,
               on_text: Callable[[str], Any] | None) -> Answer:
     if qa.reading.model is None and (kind or options):
         raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
     message = message.encode('utf-8', 'replace').decode()
-    if alone := words_alone(message): return Answer(message, '', abstained=True, kind='help', first=alone, library='nothing', note='')
+    if alone := words_alone(message): return _help(message, alone)
     answer, *further = (_one_answered(qa, question, kind, options, on_text) for question in asked)
+    first = first_words(message)
+    if first and not any(c.study == 'information page' for a in (answer, *further) for c in a.citations): return _help(message, first)
     said = [note for note in (treatment_note(message), language_note(message)) if note]
-    return replace(answer, question=message, first=first_words(message), notes=(*said, *answer.notes),
+    return replace(answer, question=message, first=first, notes=(*said, *answer.notes),
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
 
 def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
