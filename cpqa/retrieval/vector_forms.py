@@ -160,7 +160,7 @@ class StoredVectors:
     def __init__(self, folder: Path, probes: int | None = None):   # lists that are looked into; None: by their codes
         faiss: Any = require('faiss', 'offline')
         self.folder, self.index = folder, faiss.read_index(str(folder / _FLAT), faiss.IO_FLAG_MMAP_IFC)
-        self.lists = faiss.read_index(str(folder / _LISTS), faiss.IO_FLAG_MMAP) if (folder / _LISTS).exists() else None
+        self.lists: Any = faiss.read_index(str(folder / _LISTS), faiss.IO_FLAG_MMAP) if (folder / _LISTS).exists() else None
         if self.lists is not None and (self.lists.ntotal, self.lists.d) != (self.index.ntotal, self.index.d):
             raise RuntimeError(f'{_LISTS} holds other vectors than {_FLAT}')
         lists = 0 if self.lists is None else self.lists.nlist

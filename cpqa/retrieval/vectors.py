@@ -115,7 +115,7 @@ def _said(part: VectorPart, rows: int) -> dict[str, Any]:
 
 def _formed(part: VectorPart, vectors: Any, folder: Path) -> dict[str, Any]:
     "Writes vectors in the form that suits them, and measures it."
-    fit = form_for(*vectors.shape, part.memory)
+    fit = form_for(len(vectors), part.encoder.dim, part.memory)
     write_form(folder, vectors, fit.form)
     return fit.to_dict() | ({'recall': form_recall(vectors, StoredVectors(folder))} if fit.form != 'exact' else {})
 
