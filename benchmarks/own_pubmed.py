@@ -2,7 +2,7 @@
 
     python benchmarks/own_pubmed.py [FOLDER]
 
-16,000 documents of bioasq_beir, with made dates, lie behind `cpqa entrez serve` with faults on. `cpqa library get` fetches them without
+15,500 documents of bioasq_beir, with made dates, lie behind `cpqa entrez serve` with faults on. `cpqa library get` fetches them without
 disturbance, and again with ten kills -9 on the way; then 500 are new, 200 revised and 50 deleted, and `cpqa library update` is given, once
 with five kills. The server is on the same machine, so what NCBI takes to answer is not in these times.
 """
@@ -23,10 +23,11 @@ from msgspec.structs import replace
 from cpqa.core.records import Document
 from cpqa.literature.article_files import documents
 from cpqa.literature.library import Library, build_library
+from cpqa.literature.pubmed_records import tidy
 from cpqa.local_ncbi.entrez_server import EntrezServer
 from cpqa.retrieval.term_search import TermRetriever
 
-N, NEW, REVISED, GONE = 16_000, 250, 200, 50      # 16,296 documents are there: 250 are new, and 250 get new PMIDs
+N, NEW, REVISED, GONE = 15_500, 250, 200, 50      # 15,767 documents there have a text: 250 are new, and 250 get new PMIDs
 FAULTS = '429=3,efetch:500=3%,efetch:cut=3%,efetch:lose=3%,efetch:short=2%,esearch:html=1,epost:down=1'
 TODAY = datetime.now(UTC).date().isoformat()
 QUERIES = ('tamoxifen breast cancer', 'vitamin D', 'which genes are mutated in melanoma', 'statins mortality', 'IL-2')
@@ -65,6 +66,11 @@ def ran(*words, url: str, kills: int = 0, span: float = 0.0) -> tuple[float, int
     return time.perf_counter() - began, killed
 
 
+def texts(some) -> dict[str, str]:
+    "The text of each document, by PMID, as a reader of PubMed's XML tidies it: one of them holds a character that is not seen."
+    return {d.id: tidy(d.text) for d in some}
+
+
 def searched(folder: Path) -> tuple:
     library = Library(folder)
     library.verify()
@@ -86,16 +92,15 @@ def main(folder: Path):
         update_seconds, _ = ran(*update, folder / 'updated', url=server.url)
         _, update_killed = ran(*update, folder / 'killed', url=server.url, kills=5, span=update_seconds)
     updated, again = searched(folder / 'updated'), searched(folder / 'killed')
-    want = {d.id: d.text for d in later}
     size = sum(p.stat().st_size for p in (folder / 'whole').rglob('*') if p.is_file())
     save('own_pubmed', {
         'documents': len(now), 'later': {'new': len({d.id for d in later} - {d.id for d in now}), 'revised': REVISED, 'deleted': GONE},
         'faults': faults, 'get': {'seconds': round(seconds, 1), 'documents_a_second': round(len(now) / seconds, 1),
                                   'bytes_a_document': round(size / len(now)), 'kills': killed, 'last_run_seconds': round(last, 1)},
         'same_documents': whole[0] == broken[0], 'same_hits_and_scores': whole[1] == broken[1],
-        'all_of_pubmed': {d.id: d.text for d in whole[0]} == {d.id: d.text for d in now},
+        'all_of_pubmed': texts(whole[0]) == texts(now),
         'update': {'seconds': round(update_seconds, 1), 'kills': update_killed},
-        'updated_is_later': {d.id: d.text for d in updated[0]} == want, 'killed_update_is_later': {d.id: d.text for d in again[0]} == want,
+        'updated_is_later': texts(updated[0]) == texts(later), 'killed_update_is_later': texts(again[0]) == texts(later),
         'peak_mb_of_a_command': peak_mb(resource.RUSAGE_CHILDREN),
         'note': 'terms without vectors; server and client share the machine, so NCBI\'s own time to answer is not in these figures'},
         ('cpqa', 'tantivy', 'lxml'))

@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from cpqa.core.text_analysis import ENGLISH
 from cpqa.literature.library import build_library
 from cpqa.retrieval.term_search import TermRetriever
 
-DIM, K, WARM = 384, 10, 3
+DIM, K, WARM, BLOCK = 384, 10, 3, 10_000
 Ask = Callable[[str, np.ndarray], Sequence[Any]]   # a question in words and as a vector -> what was found
 Stores = dict[str, Callable[[list[Document], np.ndarray], Ask]]
 
@@ -49,16 +49,22 @@ def real() -> list[Document]:
         return [Document(d['_id'], d.get('title', ''), d['text']) for d in map(json.loads, f)]
 
 
-def documents(n: int, seed: int = 0) -> tuple[list[Document], int]:
-    "So many documents, and how many of them are drawn from the others' words and lengths."
-    known = real()
-    if n <= len(known): return known[:n], 0
+def drawn(known: Sequence[Document], n: int, seed: int = 0) -> Iterator[Document]:
+    "So many documents more, drawn from the words and lengths of those that are known, ten thousand at a time."
     counts, rng = Counter(w for d in known for w in d.text.split()), np.random.default_rng(seed)
-    words, shares = np.array(list(counts)), np.array(list(counts.values())) / counts.total()
-    lengths = rng.choice([len(d.text.split()) for d in known], n - len(known))
-    drawn, ends = rng.choice(words, int(lengths.sum()), p=shares), np.cumsum(lengths)
-    texts = [' '.join(drawn[end - size:end]) for end, size in zip(ends, lengths)]
-    return known + [Document(f'drawn-{i}', text=t) for i, t in enumerate(texts)], len(texts)
+    words, shares, sizes = np.array(list(counts)), np.array(list(counts.values())) / counts.total(), [len(d.text.split()) for d in known]
+    for begin in range(0, n, BLOCK):
+        lengths = rng.choice(sizes, min(BLOCK, n - begin))
+        some = rng.choice(words, int(lengths.sum()), p=shares)
+        for i, (end, size) in enumerate(zip(np.cumsum(lengths), lengths), begin):
+            yield Document(f'drawn-{i}', text=' '.join(some[end - size:end]))
+
+
+def documents(n: int) -> tuple[list[Document], int]:
+    "So many documents, and how many of them are drawn."
+    known = real()
+    more = max(0, n - len(known))
+    return [*known[:n], *drawn(known, more)], more
 
 
 def tantivy(docs: list[Document], vectors: np.ndarray) -> Ask:
