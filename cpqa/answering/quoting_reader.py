@@ -182,11 +182,12 @@ def sentence_probability(question: str, found: Sequence[tuple[Document, Span]], 
     return np.asarray(sure.probability(better_scores(reranker, question, alone)), dtype=float)
 
 # %% ../../nbs/answering/quoting_reader.ipynb #afd8976e
-_SAME = 0.9   # of the words of two sentences are shared: one repeats the other
+_SAME, _SAME_IN_A_PAPER = 0.9, 0.8   # of the words of two sentences are shared: one repeats the other
 
-def _repeats(a: str, b: str) -> bool:
-    x, y = set(ENGLISH.analyze(a)), set(ENGLISH.analyze(b))
-    return len(x & y) >= _SAME * max(1, len(x | y))
+def _repeats(said: str, taken: str, one_paper: bool) -> bool:
+    x, y = set(ENGLISH.analyze(said)), set(ENGLISH.analyze(taken))
+    more = any(c.isdigit() for word in x - y for c in word)   # a number that was not said
+    return len(x & y) >= (_SAME_IN_A_PAPER if one_paper and not more else _SAME) * max(1, len(x | y))
 
 def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners: Sequence[str], n: int, floor: float,
          ways: Sequence[str]) -> list[int]:
@@ -194,7 +195,7 @@ def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners:
     most two of one document."""
     taken: list[int] = []
     for i in order:
-        repeated = any(ways[i] == ways[j] and _repeats(texts[i], texts[j]) for j in taken)
+        repeated = any(ways[i] == ways[j] and _repeats(texts[i], texts[j], owners[i] == owners[j]) for j in taken)
         crowded = sum(owners[j] == owners[i] for j in taken) >= 2
         if scores[i] >= floor and not repeated and not crowded: taken.append(i)
         if len(taken) == n: break
@@ -222,7 +223,9 @@ def standing(document: Document, span: Span) -> Span:
     return before[-1][0], end
 
 # %% ../../nbs/answering/quoting_reader.ipynb #bf0870dd
-_EVERYDAY, _ASKING = 1.15, frozenset('whom whose explain helps useful'.split())   # rarity of words that name nothing; and some rarer ones
+_EVERYDAY = 1.15   # rarity of words that name nothing; the rarer ones among them, and those of whom the question is asked:
+_ASKING = frozenset('''whom whose explain helps useful dad daddy father mum mummy mom mommy mother gran grandma grandpa nan uncle aunt
+husband hubby wife partner son daughter brother sister'''.split())
 
 def _asked_words(question: str) -> list[str]:
     words = dict.fromkeys(re.findall(r"[\w'’-]+", question))
