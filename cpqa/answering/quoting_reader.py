@@ -223,7 +223,7 @@ def standing(document: Document, span: Span) -> Span:
     return before[-1][0], end
 
 # %% ../../nbs/answering/quoting_reader.ipynb #bf0870dd
-_EVERYDAY = 1.15   # rarity of words that name nothing; the rarer ones among them, and those of whom the question is asked:
+_MOST_UNMENTIONED, _EVERYDAY = 5, 1.15   # rarity of words that name nothing; the rarer ones among them, and who asks:
 _ASKING = frozenset('''whom whose explain helps useful dad daddy father mum mummy mom mommy mother gran grandma grandpa nan uncle aunt
 husband hubby wife partner son daughter brother sister'''.split())
 
@@ -242,8 +242,12 @@ def _held(question: str, held: set[str]) -> float:
     return 1 - weigh(_not_held(question, held)) / max(1e-9, weigh(_asked_words(question)))
 
 def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
-    "The words of the question, asking words aside, whose terms stand in no quote and in no title of the quoted papers."
-    return _not_held(question, {term for c in citations for term in ENGLISH.analyze(f'{c.title} {c.quote}')})
+    """The words of the question, asking words aside, whose terms stand in no quote and in no title of the quoted papers; of many, as in a
+    message, the rarest `_MOST_UNMENTIONED`; a figure or a letter alone is none."""
+    missing = _not_held(question, {term for c in citations for term in ENGLISH.analyze(f'{c.title} {c.quote}')})
+    named = [w for w in missing if len(w) > 1 and not w.isdigit()]
+    rarest = sorted(named, key=lambda w: -word_rarity(w.lower()))[:_MOST_UNMENTIONED]
+    return [w for w in named if w in rarest]
 
 # %% ../../nbs/answering/quoting_reader.ipynb #ba671f7d
 _MOST_PAIRS = 9
