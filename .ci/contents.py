@@ -70,7 +70,9 @@ def figures() -> str:
     cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and models']['all']
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
-    asked = [(told, patients['libraries'][name]) for name, told in (('demo', 'the demo notes'), ('rct', 'a library of papers'))]
+    asked = [(told, patients['libraries'][name]) for name, told in (
+        ('demo', 'the demo notes'), ('demo, November 25', 'the same, new questions'), ('rct', 'a library of papers'),
+        ('full texts, November 25', 'full texts, new questions'))]
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',

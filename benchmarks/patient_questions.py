@@ -1,7 +1,7 @@
 """What does a patient get for questions in a patient's words, and is it any use?
 
     python benchmarks/patient_questions.py answers OUT [LIBRARY]   (the screens, for somebody to grade; without LIBRARY the demo notes;
-                                                                    with one, the questions whose ids begin with v)
+                                                                    with one, the questions whose ids begin with v or r)
     python benchmarks/patient_questions.py grades                  (what the grades in benchmarks/labels/patient_grades.tsv come to)
 
 The questions (benchmarks/labels/patient_questions.tsv) were written by language-model sessions that had not seen the system. From those of
@@ -10,7 +10,8 @@ too, and 90 new ones (u...). Nobody who changed the reader had read them; that a
 when the 90 had been graded. Questions for whole papers (254 f... to learn from, of which 124 were graded by sentences, and 123 v... to
 test) were written for 329 full texts on cancer by somebody who had read the paper in their column (207 and 99), or freely, as helplines are
 asked; they are asked of a library of these texts and of 4,145 abstracts of trials on anything. No paper is the source of questions in
-both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions.
+both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions. 30 further ones (d...) for the demo
+notes and 40 (r...) for the 329 full texts alone are of November 25, and graded as the reader was that evening.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
@@ -28,7 +29,7 @@ from cpqa import CancerQA
 from cpqa.evaluation.statistics import wilson
 
 GRADED = ('demo: the reader of 2026-11-24 with the answer network, before names were found in all their forms; rct: 4,145 abstracts and '
-          '329 whole papers, with weights of their own; bioasq: a reader before')
+          '329 whole papers, with weights of their own; bioasq: a reader before; November 25: the reader of that evening')
 LABELS = ROOT / 'benchmarks' / 'labels'
 
 
@@ -40,7 +41,7 @@ def screens(out: Path, library: str | None):
     qa = CancerQA(library)
     with open(out, 'w', encoding='utf-8') as f:
         for row in table('patient_questions.tsv'):
-            if row['part'] != 'test' or (row['id'][0] == 'v') != bool(library): continue
+            if row['part'] != 'test' or (row['id'][0] in 'vr') != bool(library): continue
             f.write(f"\n=================== {row['id']}\n{qa.ask(row['question'])}\n")
 
 
