@@ -10,8 +10,8 @@ too, and 90 new ones (u...). Nobody who changed the reader had read them; that a
 when the 90 had been graded. Questions for whole papers (254 f... to learn from, of which 124 were graded by sentences, and 123 v... to
 test) were written for 329 full texts on cancer by somebody who had read the paper in their column (207 and 99), or freely, as helplines are
 asked; they are asked of a library of these texts and of 4,145 abstracts of trials on anything. No paper is the source of questions in
-both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions. 30 further ones (d...) for the demo
-notes and 40 (r...) for the 329 full texts alone are of November 25, and graded as the reader was that evening.
+both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions. 30 further
+ones (d...) for the demo notes and 40 (r...) for the 329 full texts alone are of November 25, and graded as the reader was that evening.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
