@@ -141,6 +141,7 @@ def picked(
     "Numbers of `most` passages, in their order: the best one of each document as long as there is room, then the best of the others."
     document = _numbers(passages)
     value = sum((1 / (RRF_K + _ranks(scores)) for scores in judged), start=1 / (RRF_K + 1 + document))
+    value = np.round(value, 12)   # the order in which ranks are summed is no reason
     later = _places(document, value) > 0
     best = np.lexsort((np.where(later, -value, document), later))
     return np.sort(best[:most]).tolist()
