@@ -40,7 +40,7 @@ def test_a_term(term: Term):
     ('OS was 12 months; the OS of the computer', ['overall survival']), ('The OS crashed.', []), ('THIS OR THAT', []),
     ('her left arm and her heart rate (HR 80)', []),
     ('NSCLC with EGFR mutations', ['non-small cell lung cancer', 'EGFR', 'mutation']), ('eGFR fell', []),
-    ('non-small-cell lung cancer', ['non-small cell lung cancer']), ('CRS with HIPEC', []),
+    ('non-small-cell lung cancer', ['non-small cell lung cancer']), ('CRS with HIPEC', ['HIPEC']),
     ('CRS after CAR-T cells', ['cytokine release syndrome', 'CAR-T']),
     ('METASTATIC MELANOMA', ['metastasis', 'melanoma']), ('tumor markers', ['tumour marker']),
     ('haematopoietic stem cell transplantation', ['stem cell transplantation']),
