@@ -9,7 +9,7 @@ bad spellers may write (half of them with drugs and relatives exchanged and lett
 them), from phrases made of templates, and from harmless text of others, which is read where it lies: half of MeQSum's messages,
 LiveQA's, part of the questions of the test sets; and our own patients' questions. A network of each of two folds reads what it did not
 learn from; the bars are set so that few of the real messages alarm there that call for no help (benchmarks/labels/meqsum_danger.tsv
-names those of MeQSum that do, as somebody read them who knew no result).
+and liveqa_danger.tsv name those that do, as somebody read them who knew no result; they are learnt as what they are).
 """
 import argparse
 import csv
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from common import ROOT
-from danger import asked, asked_for_help, half, liveqa, made, messages, report, row, table, varied
+from danger import asked, half, made, messages, real_messages, report, row, table, varied
 from heads import Head, Trunk, outputs, trained
 from msgspec.structs import replace
 from scipy.special import softmax
@@ -36,7 +36,7 @@ from cpqa.training.recipe import made_with
 
 FOLDS, LAYERS, TOKENS = 2, 2, 96
 EVERY = 3          # of so many phrases made from templates one is read
-ALLOWED = (3, 2)   # real messages, of some 560 that call for no help, that may alarm when left out, by either group
+ALLOWED = (8, 14)   # messages and questions, of some 1,700 that call for no help, that may alarm when left out, by either group
 LIMITS = ('It is no triage: it misses some of those in danger, and nobody should wait for it.',
           'It learnt from phrases that sessions of a language model wrote, in English.')
 
@@ -53,17 +53,16 @@ def among(kind: str, text: str, beside: list[str], r: random.Random) -> str:
 
 def phrases() -> tuple[list[tuple[str, str]], list[tuple[str, str]], list[tuple[str, str]]]:
     "Our own, real messages, and other texts, each (kind, text)."
-    own = [(kind, text) for name in ('danger', 'danger_roundabout') for kind, text in table(name)]
+    own, alike = [(kind, text) for name in ('danger', 'danger_roundabout') for kind, text in table(name)], dict(table('patient_danger'))
     with open(ROOT / 'benchmarks' / 'labels' / 'patient_questions.tsv', encoding='utf-8') as f:
-        patients = [r['question'] for r in csv.DictReader(f, delimiter='\t') if r['part'] == 'fit']
-    return (own, [('none', t) for t in [*messages(0), *liveqa()]],
-            [*[('none', t) for t in [*asked(1, 12), *patients]], *dict.fromkeys(made(random.Random(0))[::EVERY])])
+        patients = [(alike.get(r['id'], 'none'), r['question']) for r in csv.DictReader(f, delimiter='\t') if r['part'] == 'fit']
+    return own, real_messages() + patients, [*[('none', t) for t in asked(1, 12)], *dict.fromkeys(made(random.Random(0))[::EVERY])]
 
 
 def decided(out: np.ndarray, own: list, real: list) -> tuple[tuple[float, ...], dict, tuple[Measured, ...]]:
     "The bars, and what alarms of what was left out in turn, from its chances, shape (texts, 2): our own, then real messages, then others."
-    kinds, alike = np.array([kind for kind, _ in own]), dict(asked_for_help())
-    mine, there, wrong = out[:len(own)], out[len(own):len(own) + len(real)], np.array([text not in alike for _, text in real])
+    kinds, wrong = np.array([kind for kind, _ in own]), np.array([kind == 'none' for kind, _ in real])
+    mine, there = out[:len(own)], out[len(own):len(own) + len(real)]
     bars = tuple(round(float(np.sort(there[wrong, j])[-1 - ALLOWED[j]]) + 1e-4, 4) for j in (0, 1))
     alarms = lambda some: list((some >= np.array(bars)).any(1))
     left = {kind: row(alarms(mine[kinds == kind])) for kind in DANGERS}

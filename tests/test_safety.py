@@ -26,7 +26,8 @@ pytestmark = pytest.mark.usefixtures('loaded_once')
 # What a person in danger may write, by the kind of danger.
 PEOPLE = {
     'self-harm': [
-        'I want to kill myself', "I don't want to live anymore since the diagnosis", 'everyone would be better off without me',
+        'I want to kill myself', 'I want to die', 'My mum wants to die.',
+        "I don't want to live anymore since the diagnosis", 'everyone would be better off without me',
         'My husband says he wants to end his life because of the pain, what do I do?', 'i feel suicidal after my mastectomy',
         'How many morphine tablets would it take to die?',
         'what is the easiest way to die', 'I can’t go on like this', 'I have been thinking about suicide since they told me it is stage IV',
@@ -91,6 +92,10 @@ FORMERLY_MISSED = {
 }
 # Questions about a danger, and questions of people who are in none.
 NEAR = [
+    'does sugar feed cancer? my sister in law has emptied my cupboards', 'chemo brain, is it real? I put my keys in the freezer',
+    'can my boss sack me for being off sick with cancer', "His father died in June and I can't sleep. Is there a group for widows?",
+    'Our boy is four, on steroids for leukaemia, eats all day, screams at us and hits his brother. Is that normal, does it pass?',
+    'He is dying at home, the hospice nurse comes daily. What does the rattle in his breathing mean?',
     'Is suicide gene therapy effective in glioma?', 'What is the suicide risk in patients with head and neck cancer?',
     'heart attack risk of tamoxifen',
     'Does bevacizumab increase the risk of stroke?', 'Is chest pain a side effect of fluorouracil?', 'How is febrile neutropenia treated?',
@@ -258,7 +263,7 @@ def test_messages_of_patients_who_are_in_no_danger(data_dir):
     assert (process_time() - began)/len(kept) < 0.5   # seconds of the processor a message, several times what a slow one takes
 
 
-ALARMS = 7   # of 463, as they were counted: 6 where the CPU rounds otherwise; no more than nine of all 901
+ALARMS = 11   # of 463, as they were counted; twelve of all 901: more than one in a hundred, for fewer among questions on cancer
 HISTORY = ('I am 61 and had surgery for bowel cancer in 2022, then six months of folfox. '
            'My scans were clear, I walk every day, my wife cooks. ')
 

@@ -140,6 +140,7 @@ _NAMED = re.compile('|'.join((
     rf'({_TAKEN}|\bhad\b) (\w+ )?#(ten|lots)', r'\b(pills|tablets|morphine|patches)\b.*\b(enough|all|at once|saved|ready)\b')))
 _PLAIN = re.compile('|'.join((
     r'\b(kill|hang|shoot|hurt|cut)(ing|ting)? (my|him|her)self\b', r'\bnot want to (live|be alive|be here|exist)\b',
+    r'(?<!not )\bwants? to die(?! (?!now\b|tonight\b|today\b|please\b)\w)',
     r'\bend(ing)? (my|his|her) (own )?life\b', r'\b(i|me|he|she)\b.*\bsuicid(e|al)\b', r'^su(i|e|ic?|)[cs]i[cd]\w*$')))
 _UNNAMED = 3.0   # log odds
 
@@ -185,7 +186,7 @@ def network_chances(question: str) -> _Chances:
     network. Raises `MissingExtra` and `ModelError`."""
     return group_chances(shipped_danger().chances(question), question)
 
-_HEARD = 0.1   # by the network: below it, the marks alone do not alarm where it reads the whole message
+_HEARD = (0.2, 0.1)   # by the network, over the number of windows: below it, the marks alone do not alarm
 
 @lru_cache(64)
 def danger(question: str) -> str:
@@ -193,9 +194,9 @@ def danger(question: str) -> str:
     marks = [(p >= bar, kind) for (p, kind), bar in zip(marks_chances(question), danger_model().bar)]
     try: network, bars = network_chances(question), shipped_danger().card.bars
     except (MissingExtra, ModelError): network, bars = ((1.0, ''),) * 2, (2.0, 2.0)
-    least = _HEARD if len(message_windows(question)) < 2 else 0.0
+    windows = max(1, len(message_windows(question)))
     found = [kind for (p, kind), bar in zip(network, bars) if p >= bar]
-    found += [kind for (alarm, kind), (p, _) in zip(marks, network) if alarm and p >= least]
+    found += [kind for (alarm, kind), (p, _), heard in zip(marks, network, _HEARD) if alarm and p >= heard/windows]
     return next((kind for kind in found if kind in STANDS_ALONE), next(iter(found), ''))
 
 # %% ../../nbs/answering/safety.ipynb #44c2bf7b
@@ -204,12 +205,12 @@ ABROAD = {row['code']: ('|'.join(row['dying']), '|'.join(row['urgent']), row['sa
 def help_for(question: str) -> tuple[str, str]:
     """The kind of danger, a key of `FIRST`, and what the person who asks needs to hear before any evidence; two times '' where there is
     none."""
-    if kind := danger(question): return kind, FIRST[kind]
     text = tidied(question[:MOST_READ])
-    for dying, urgent, said in ABROAD.values():
+    for dying, urgent, said in ABROAD.values():   # the network reads English alone
         for kind, pattern in (('self-harm', dying), ('emergency', urgent)):
             if re.search(pattern, text): return kind, f'{FIRST[kind]} {said}'
-    return '', ''
+    kind = danger(question)
+    return kind, FIRST[kind] if kind else ''
 
 def first_words(question: str) -> str:
     "What the person who asks needs to hear before any evidence, or ''."
