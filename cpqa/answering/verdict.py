@@ -17,7 +17,7 @@ import msgspec
 
 from .direction import Direction
 from .question_kinds import asking_part, kind_of
-from .stance import Stance, compares
+from .stance import Stance, before_comparator, compares
 from ..core.records import Record
 from ..retrieval.patient_words import both_forms
 
@@ -74,9 +74,9 @@ def shipped_verdict() -> VerdictRule:
     return msgspec.json.decode((files('cpqa')/'data'/'verdict.json').read_bytes(), type=VerdictRule)
 
 # %% ../../nbs/answering/verdict.ipynb #2720def6
-_POINTS, _STRONG, _HEARD = 0.3, 0.7, 0.6   # leanings: of a paper that points somewhere, that is sure; and how loud a sure one is
+_POINTS, _STRONG, _HEARD = 0.2, 0.7, 0.6   # leanings: of a paper that points somewhere, that is sure; and how loud a sure one is
 _NEAR, _HALF = 0.8, 0.5   # of the best score: such a sentence is as good; one below is not heard
-_LEAST = 0.2              # score of the best: below it no sentence answers, whatever it says
+_LEAST = 0.1              # score of the best: below it no sentence answers, whatever it says
 
 class Verdict(Record, frozen=True):
     "A label or '', the papers by where they point, and where each sentence points."
@@ -123,4 +123,4 @@ def of_trials(question: str) -> bool:
 def asks_for_label(question: str) -> bool:
     "Does a yes or a no answer the question, one that can be read from trials and taken no wrong way?"
     part = asking_part(question)
-    return of_trials(question) and not _ADVICE.search(part) and not _DENYING.search(part)
+    return of_trials(question) and not _ADVICE.search(part) and not _DENYING.search(before_comparator(part))
