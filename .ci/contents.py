@@ -70,8 +70,8 @@ def figures() -> str:
     cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and models']['all']
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
-    asked = [(told, patients['libraries'][name], patients['libraries'][later]) for name, later, told in (
-        ('demo', 'demo, November 25', 'the demo notes'), ('rct', 'full texts, November 25', 'a library of papers'))]
+    asked = [(told, [patients['libraries'][name] for name in names]) for told, *names in (
+        ('the demo notes', 'demo, November 26'), ('a library of papers', 'rct', 'full texts, November 25'))]
     of_use = 'first quote useful, of those answered'
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
@@ -86,10 +86,9 @@ def figures() -> str:
            f'{share(row["right"])} right; always {row["commoner answer"]} {share(row["commoner there"])}',
            f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
         *(('A patient asks {}: the first quote is of use, where one is given (for {:.0f} % of questions)'.format(
-            library, 100 * row['answered']['value']), f'{share(row[of_use])}; of new ones {share(new[of_use])}',
-           f'{row[of_use]["n"]} of {row["answered"]["n"]} questions in patients\' words; '
-           f'{new[of_use]["n"]} of {new["answered"]["n"]} new ones',
-           'benchmarks/results/patient_questions.json') for library, row, new in asked),
+            library, 100 * rows[0]['answered']['value']), '; of new ones '.join(share(row[of_use]) for row in rows),
+           '; of new ones '.join(f'{row[of_use]["n"]} of {row["answered"]["n"]}' for row in rows) + " questions in patients' words",
+           'benchmarks/results/patient_questions.json') for library, rows in asked),
         ('Declines where the library holds no answer (with the reader of November 22)',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),

@@ -5,9 +5,12 @@
     python benchmarks/patient_questions.py grades                  (what the grades in benchmarks/labels/patient_grades.tsv come to)
 
 The questions (benchmarks/labels/patient_questions.tsv) were written by language-model sessions that had not seen the system. From those of
-the part `fit` weights were learnt (quote_weights.py); those of the part `test` are asked here: 120 (q...) that earlier readers were asked
-too, and 90 new ones (u...). Nobody who changed the reader had read them; that a sentence is quoted from .3 on and not from .4 was decided
-when the 90 had been graded. Questions for whole papers (254 f... to learn from, of which 124 were graded by sentences, and 123 v... to
+the part `fit` weights and the answer network are learnt (quote_weights.py, train_selection.py); those of the part `test` are asked here.
+240 that were asked for testing until November 25 (q..., u..., d...) are learnt from since, and so are 340 more (h...); in their place stand
+99 (w...), those near to any that is learnt from left out (cosine above .85). `demo, November 26` are these 99: they were graded where a
+sentence was quoted from .4 on; that .5 is wanted was decided then, from what the learnt ones show when left out; 11 screens that
+changed were graded again by another session, 14 answers are withheld. `demo` and `demo, November 25` are readers before.
+Questions for whole papers (254 f... to learn from, of which 124 were graded by sentences, and 123 v... to
 test) were written for 329 full texts on cancer by somebody who had read the paper in their column (207 and 99), or freely, as helplines are
 asked; they are asked of a library of these texts and of 4,145 abstracts of trials on anything. No paper is the source of questions in
 both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions. 30 further
@@ -28,8 +31,8 @@ from common import ROOT, save
 from cpqa import CancerQA
 from cpqa.evaluation.statistics import wilson
 
-GRADED = ('demo: the reader of 2026-11-24 with the answer network, before names were found in all their forms; rct: 4,145 abstracts and '
-          '329 whole papers, with weights of their own; bioasq: a reader before; November 25: the reader of that evening')
+GRADED = ('demo: the reader of 2026-11-24, before names were found in all their forms; rct: 4,145 abstracts and 329 whole papers, with '
+          'weights of their own; bioasq: a reader before; November 25 and 26: the readers of these evenings')
 LABELS = ROOT / 'benchmarks' / 'labels'
 
 

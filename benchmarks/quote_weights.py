@@ -94,7 +94,7 @@ def to_grade(out: Path, libraries: dict[str, str | None]):
             for id, question in learnt_from():
                 if not (rows := kept.rows(question)): continue
                 signs = signs_of(rows)
-                weights = room.shipped_quote_weights(question, 'papers' if folder else 'pages')
+                weights = room.shipped_quote_weights(question, 'papers' if folder else 'notes')
                 orders = signs | {'score': room.answer_probability(signs, weights)}
                 for i in sorted({int(i) for o in ORDERS for i in np.argsort(-np.nan_to_num(orders[o]), kind='stable')[:EACH]}):
                     place = (name, id, rows[i]['doc'], str(rows[i]['start']), str(rows[i]['end']))

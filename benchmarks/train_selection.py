@@ -9,7 +9,7 @@ sentences of the demo notes; sentences near to a question that are not its own c
 questions with sentences of papers, it learns at the same time how near --teacher takes question and sentence, and question and title, to
 be: all-mpnet-base-v2, a general sentence model of 110 million weights, which knows how people talk.
 Then from quote_grades.tsv: sentences that patients' questions found in each library, each graded by somebody blind. A head that did not
-learn from a question says what it thinks of its sentences (four folds); those log odds go into the column left_out of quote_grades.tsv,
+learn from a question says what it thinks of its sentences (two folds); those log odds go into the column left_out of quote_grades.tsv,
 which quote_weights.py weighs beside the other signs.
 """
 import argparse
@@ -41,7 +41,7 @@ from cpqa.retrieval.patient_words import in_literature
 from cpqa.training.recipe import made_with
 
 LABELS = ROOT / 'benchmarks' / 'labels'
-OWN, FOLDS, TOKENS = 2, 4, 160
+OWN, FOLDS, TOKENS = 2, 2, 160
 FIRST, THEN = 2, 2                       # epochs over written questions, and over grades
 LONG, TAUGHT = 600, .5                   # letters of a sentence of papers, at most; what the teacher counts
 NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts

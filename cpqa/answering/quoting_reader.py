@@ -122,17 +122,15 @@ class QuoteWeights(Record, frozen=True):
 def _shipped() -> dict[str, QuoteWeights]:
     return msgspec.json.decode((files('cpqa')/'data'/'quotes.json').read_bytes(), type=dict[str, QuoteWeights])
 
-Among = Literal['pages', 'notes', 'papers']   # what a question is put to: with pages for patients; our notes on papers; papers alone
+Among = Literal['notes', 'papers']   # what a question is put to: our own notes or pages for patients, among them at least; papers alone
 
 def among(documents: Iterable[Document]) -> Among:
     "What sort of documents these are together."
-    kinds = {'pages' if study_kind(d) == 'information page' else 'notes' if source_of(d) == 'note' else 'papers' for d in documents}
-    return 'pages' if 'pages' in kinds else 'notes' if 'notes' in kinds else 'papers'
+    return 'notes' if any(study_kind(d) == 'information page' or source_of(d) == 'note' for d in documents) else 'papers'
 
-def shipped_quote_weights(question: str, to: Among = 'pages') -> QuoteWeights:
-    "The weights in the package: for a question of trials (`of_trials`), or of yes or no to notes; for one to papers; for any other."
-    by_finding = of_trials(question) or to == 'notes' and kind_of(question) == 'yesno'
-    return _shipped()['comparisons' if by_finding else 'papers' if to == 'papers' else 'questions']
+def shipped_quote_weights(question: str, to: Among = 'notes') -> QuoteWeights:
+    "The weights in the package: for a question of trials (`of_trials`); for any other to papers; for any other to notes."
+    return _shipped()['comparisons' if of_trials(question) else 'papers' if to == 'papers' else 'questions']
 
 def answer_probability(signs: Mapping[str, np.ndarray], weights: QuoteWeights) -> np.ndarray:
     "The probability that each sentence is of use, shape (n,), from its signs, each of shape (n,), NaN where one is unknown."
@@ -183,6 +181,7 @@ def sentence_probability(question: str, found: Sequence[tuple[Document, Span]], 
 
 # %% ../../nbs/answering/quoting_reader.ipynb #afd8976e
 _SAME, _SAME_IN_A_PAPER = 0.9, 0.8   # of the words of two sentences are shared: one repeats the other
+_OF_ONE, _AS_GOOD = 2, 0.8           # sentences of one document that come first; the share of the best score that a third one needs
 
 def _repeats(said: str, taken: str, one_paper: bool) -> bool:
     x, y = set(ENGLISH.analyze(said)), set(ENGLISH.analyze(taken))
@@ -191,15 +190,14 @@ def _repeats(said: str, taken: str, one_paper: bool) -> bool:
 
 def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners: Sequence[str], n: int, floor: float,
          ways: Sequence[str]) -> list[int]:
-    """Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless they point different `ways`), at
-    most two of one document."""
-    taken: list[int] = []
+    """Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless they point different `ways`); a third
+    one of a document only where room is left, and if it is about as good as the best."""
+    taken, more = list[int](), list[int]()
+    repeats = lambda i, some: any(ways[i] == ways[j] and _repeats(texts[i], texts[j], owners[i] == owners[j]) for j in some)
     for i in order:
-        repeated = any(ways[i] == ways[j] and _repeats(texts[i], texts[j], owners[i] == owners[j]) for j in taken)
-        crowded = sum(owners[j] == owners[i] for j in taken) >= 2
-        if scores[i] >= floor and not repeated and not crowded: taken.append(i)
-        if len(taken) == n: break
-    return taken
+        if scores[i] < floor or len(taken) == n or repeats(i, [*taken, *more]): continue
+        (more if sum(owners[j] == owners[i] for j in taken) >= _OF_ONE else taken).append(i)
+    return (taken + [i for i in more if scores[i] >= _AS_GOOD * max(scores)])[:n]
 
 # %% ../../nbs/answering/quoting_reader.ipynb #708f6a8a
 _STEP = 0.01   # scores within one step are as good
@@ -458,7 +456,7 @@ class QuotingReader:
         self.weights, self.threshold = weights, threshold
         self.quotes, self.abstain_below, self._stance, self._answers = quotes, abstain_below, stance, answers
 
-    def scale(self, question: str, to: Among = 'pages') -> QuoteWeights:
+    def scale(self, question: str, to: Among = 'notes') -> QuoteWeights:
         "The weights for a question, with the threshold that was asked for."
         weights = self.weights or shipped_quote_weights(question, to)
         return weights if self.threshold is None else replace(weights, least=self.threshold)
