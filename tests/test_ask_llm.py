@@ -171,8 +171,8 @@ def test_danger_comes_first_whoever_answers(server):
     for more in ([], ['--llm', name]):
         answer = json.loads(good('ask', 'My mother cannot breathe, is it the tamoxifen?', *more, '--json', env=env, how=inside))
         assert 'emergency number' in answer['first'] and (answer['kind'], answer['citations']) == ('help', [])   # no page for patients
-    out = good('ask', 'My mother cannot breathe, what helps breathlessness in lung cancer?', how=inside)
-    assert out.index('emergency number') < out.index('Page of MedlinePlus') < out.index('Searched')
+    out = good('ask', 'My mother cannot breathe. What are the signs of a blood clot in the lung?', how=inside)
+    assert out.index('emergency number') < out.index('Page of ') < out.index('Searched')
 
 
 def test_words_that_stand_alone_stand_alone_whoever_answers(server):
