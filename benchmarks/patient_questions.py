@@ -15,6 +15,7 @@ test) were written for 329 full texts on cancer by somebody who had read the pap
 asked; they are asked of a library of these texts and of 4,145 abstracts of trials on anything. No paper is the source of questions in
 both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions. 30 further
 ones (d...) for the demo notes and 40 (r...) for the 329 full texts alone are of November 25, and graded as the reader was that evening.
+`full texts, November 26` are the same 40 with the network of that day: two screens changed, and were graded again.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
