@@ -41,7 +41,7 @@ from .retrieval.vectors import DenseRetriever, PassageVectors, Split, VectorPart
 
 # %% ../nbs/pipeline.ipynb #5a1672e4
 from .answering.abstention import confidence as confidence_in
-from .answering.glossary import asked_words, in_plain_words
+from .answering.glossary import asked_words, brand_names, in_plain_words
 from .answering.messages import questions_in
 from .answering.question_kinds import kind_of
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader
@@ -466,7 +466,7 @@ def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: O
     papers = found[0].documents if found else {}
     quoted = [(c.quote, papers[c.pmid].text) for c in answer.citations if c.pmid in papers]
     terms = asked_words(question) if answer.abstained else in_plain_words(answer.response, quoted)
-    return replace(answer, question=question, timings_ms=dict(t), terms=terms,
+    return replace(answer, question=question, timings_ms=dict(t), terms=brand_names(question) | terms,
                    library=answer.library or 'nothing: the language model was asked alone')
 
 def _with_evidence(answer: Answer, g: Gathered) -> Answer:

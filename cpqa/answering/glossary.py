@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GLOSSARY_FILE', 'Term', 'glossary', 'Vocabulary', 'explained', 'short_forms', 'in_plain_words', 'asked_words',
-           'mesh_terms']
+           'brand_names', 'mesh_terms']
 
 # %% ../../nbs/answering/glossary.ipynb #ded071bb
 import re
@@ -20,6 +20,7 @@ from ..literature.cancer_lexicon import is_short, number_forms, spelled, word_pa
 from ..literature.mesh import check_mesh_xml, fields_of, mesh_records, text_records
 from ..literature.pubmed import head_of
 from ..literature.pubmed_records import all_texts, first_text
+from ..retrieval.patient_words import patients_phrases
 
 # %% ../../nbs/answering/glossary.ipynb #0d1351e8
 class Term(Record, frozen=True):
@@ -121,6 +122,12 @@ def _hard() -> Vocabulary: return Vocabulary(t for t in glossary() if not t.ever
 def asked_words(question: str) -> dict[str, str]:
     "What the hard words of a question mean; everyday words are left out."
     return explained(question, vocabulary=_hard())
+
+# %% ../../nbs/answering/glossary.ipynb #5a0e000d
+def brand_names(question: str) -> dict[str, str]:
+    "The brand names in a question, each with the medicine that it is."
+    brands = [s for s in patients_phrases(question) if s.wording.kind == 'brand']
+    return {question[s.start:s.end]: f'a brand name of {s.wording.forms[0]}' for s in brands}
 
 # %% ../../nbs/answering/glossary.ipynb #71586e5f
 _KEPT = ('C', 'D', 'E01', 'E02', 'E04')   # branches of the tree: diseases, chemicals and drugs, diagnosis, treatment, surgery
