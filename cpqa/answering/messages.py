@@ -129,7 +129,8 @@ def names_beside(message: str, question: str) -> tuple[str, ...]:
 
 # %% ../../nbs/answering/messages.ipynb #5347001b
 _QUESTION = 30        # words: what is no longer is a question as it stands
-_LEANS = re.compile(r'\b(?:it|this|these|those|they|them)\b(?! (?:[a-z]+ )?(?:to|that|if|for|when)\b)', re.I)   # not "is it safe to"
+_LEANS = re.compile(r'\b(?:it|this|these|those|they|them)\b(?! (?:[a-z]+ )?(?:to|that|if|for|when)\b)'   # not "is it safe to"
+                    r'|\bthat\W*$', re.I)
 
 def questions_in(message: str, weights: MessageWeights | None = None) -> tuple[str, ...]:
     "The questions of a message, one or two, each with what belongs to it; a short text is one question."
