@@ -161,7 +161,7 @@ def row(alarms: list[bool]) -> dict: return {'found': int(sum(alarms)), 'n': len
 def fit():
     began, r = time.time(), random.Random(0)
     own = [(kind, text) for kind, text in table('danger')]
-    real = real_messages()
+    real = [('none', text) for text in [*messages(0), *liveqa().values()]]
     general = [('none', text) for text in asked(1, 12)]
     templates, ours = made(r), set(own)
     def learnt(rows: list[tuple[str, str]]) -> DangerModel:
@@ -181,16 +181,17 @@ def fit():
         known = LogisticRegression(C=1e3).fit(s[:, j:j + 1], np.isin(kinds, group))
         curve.append([known.coef_[0, 0], known.intercept_[0]])
         p = 1/(1 + np.exp(-curve[j][0]*s[:, j] - curve[j][1]))
-        bar.append(float(np.sort(p[is_real & (kinds == 'none')])[-(1 + ALLOWED[j])]) + 1e-4)   # so many alarm when left out
+        bar.append(float(np.sort(p[is_real])[-(1 + ALLOWED[j])]) + 1e-4)   # so many real messages alarm when left out
     model = learnt(both)._replace(curve=np.array(curve, np.float32), bar=np.array(bar, np.float32))
     np.savez_compressed(ROOT / 'cpqa' / 'data' / 'danger.npz', **whole(model))
     p = 1/(1 + np.exp(-np.array(curve)[:, 0]*s - np.array(curve)[:, 1]))
     alarm = (p >= np.array(bar)).any(1)
     for kind in KINDS: print(kind, row(list(alarm[(kinds == kind) & ~is_real])))
-    print('none, real messages', row(list(alarm[is_real & (kinds == 'none')])))
+    print('none, real messages', row(list(alarm[is_real])))
 
 
-ALLOWED = (3, 2)   # real messages, of some 540 that call for no help, that may alarm when left out, for either output
+# danger.npz was fitted so, before the phrases of November 25 came to danger.tsv
+ALLOWED = (8, 7)   # real messages of 586 that may alarm when left out, for either output; some of them do speak of danger
 
 
 def report(left: dict, seconds: int | None, n: int, bars: list[float]):

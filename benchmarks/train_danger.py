@@ -8,8 +8,9 @@ It learns from benchmarks/labels/danger.tsv and danger_roundabout.tsv, written b
 bad spellers may write (half of them with drugs and relatives exchanged and letters mistyped, most with harmless sentences around
 them), from phrases made of templates, and from harmless text of others, which is read where it lies: half of MeQSum's messages,
 LiveQA's, part of the questions of the test sets; and our own patients' questions. A network of each of two folds reads what it did not
-learn from; the bars are set so that few of the real messages alarm there that call for no help (benchmarks/labels/meqsum_danger.tsv
-and liveqa_danger.tsv name those that do, as somebody read them who knew no result; they are learnt as what they are).
+learn from; the bars are set so that few of the real messages and patients' questions alarm there that call for no help
+(benchmarks/labels/meqsum_danger.tsv, liveqa_danger.tsv and patient_danger.tsv name those that do, as somebody read them who knew no
+result; they are learnt as what they are).
 """
 import argparse
 import csv

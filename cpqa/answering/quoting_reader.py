@@ -181,7 +181,6 @@ def sentence_probability(question: str, found: Sequence[tuple[Document, Span]], 
 
 # %% ../../nbs/answering/quoting_reader.ipynb #afd8976e
 _SAME, _SAME_IN_A_PAPER = 0.9, 0.8   # of the words of two sentences are shared: one repeats the other
-_OF_ONE, _AS_GOOD = 2, 0.8           # sentences of one document that come first; the share of the best score that a third one needs
 
 def _repeats(said: str, taken: str, one_paper: bool) -> bool:
     x, y = set(ENGLISH.analyze(said)), set(ENGLISH.analyze(taken))
@@ -190,14 +189,15 @@ def _repeats(said: str, taken: str, one_paper: bool) -> bool:
 
 def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners: Sequence[str], n: int, floor: float,
          ways: Sequence[str]) -> list[int]:
-    """Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless they point different `ways`); a third
-    one of a document only where room is left, and if it is about as good as the best."""
-    taken, more = list[int](), list[int]()
-    repeats = lambda i, some: any(ways[i] == ways[j] and _repeats(texts[i], texts[j], owners[i] == owners[j]) for j in some)
+    """Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless they point different `ways`), at
+    most two of one document."""
+    taken: list[int] = []
     for i in order:
-        if scores[i] < floor or len(taken) == n or repeats(i, [*taken, *more]): continue
-        (more if sum(owners[j] == owners[i] for j in taken) >= _OF_ONE else taken).append(i)
-    return (taken + [i for i in more if scores[i] >= _AS_GOOD * max(scores)])[:n]
+        repeated = any(ways[i] == ways[j] and _repeats(texts[i], texts[j], owners[i] == owners[j]) for j in taken)
+        crowded = sum(owners[j] == owners[i] for j in taken) >= 2
+        if scores[i] >= floor and not repeated and not crowded: taken.append(i)
+        if len(taken) == n: break
+    return taken
 
 # %% ../../nbs/answering/quoting_reader.ipynb #708f6a8a
 _STEP = 0.01   # scores within one step are as good
