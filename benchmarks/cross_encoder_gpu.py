@@ -15,7 +15,7 @@ around 115 with a deviation of 20, cut to 30 to 150, as whole sentences up to 12
     python benchmarks/cross_encoder_gpu.py --compile      # the same through torch.compile
     python benchmarks/cross_encoder_gpu.py --device cpu --layers 2 --depths 5,10 --repeats 1    # does it run at all? writes nothing
 
-It needs a GPU and a PyTorch with CUDA, and cpqa[models]. Not yet run on a GPU.
+It needs a GPU and a PyTorch with CUDA, and cpqa[models].
 """
 import argparse
 import json
@@ -27,12 +27,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import PACKAGES, save
+from common import save
 
 from cpqa.core.records import Passage
 from cpqa.passages.cross_encoders import CrossEncoderReranker, pair_logits
 from cpqa.retrieval.openvino_models import hushed
 
+USED = ('cpqa', 'numpy', 'tokenizers', 'torch', 'transformers')   # of which the versions are told
 WORDS = [f'w{n}' for n in range(20_000)]
 QUESTION_WORDS = 12
 GOAL = {'times faster at 50': 10, 'Stuhlmann et al., table IV, 50 documents on an A30 less the 82 ms of BM25, s': 0.74}
@@ -168,7 +169,7 @@ def main():
               'precision': {'ours': told['precision'], 'published': 'fp32'}, 'compiled': args.compile, 'budget': ours.budget,
               'repeats': args.repeats,
               'words': KINDS, 'goals': GOAL, 'rows': rows}
-    if gpu: save('cross_encoder_gpu', result, (*PACKAGES, 'torch', 'transformers'))
+    if gpu: save('cross_encoder_gpu', result, USED)
     else: print(json.dumps(result, indent=1))
 
 

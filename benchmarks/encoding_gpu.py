@@ -6,7 +6,7 @@ cross_encoder_gpu.py: questions of 12 words, and passages of about 115. Tokens a
     python benchmarks/encoding_gpu.py                                          # writes results/encoding_gpu.json
     python benchmarks/encoding_gpu.py --device cpu --layers 1 --texts 8        # does it run at all? writes nothing
 
-It needs a GPU and a PyTorch with CUDA, and cpqa[models]. Not yet run on a GPU.
+It needs a GPU and a PyTorch with CUDA, and cpqa[models].
 """
 import argparse
 import json
@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import PACKAGES, save
-from cross_encoder_gpu import QUESTION_WORDS, passages, text, write_model
+from common import save
+from cross_encoder_gpu import QUESTION_WORDS, USED, passages, text, write_model
 
 from cpqa.passages.pretrained_models import DTYPES
 from cpqa.retrieval.encoders import batches
@@ -75,7 +75,7 @@ def main():
                 print(json.dumps(rows[-1]), file=sys.stderr)
     result = {'model': f'BERT-base, {args.layers} layers, random weights: times only', 'budget': args.budget, 'repeats': args.repeats,
               'device': torch.cuda.get_device_name() if gpu else 'cpu', 'cuda': torch.version.cuda, 'rows': rows}
-    if gpu: save('encoding_gpu', result, (*PACKAGES, 'torch', 'transformers'))
+    if gpu: save('encoding_gpu', result, USED)
     else: print(json.dumps(result, indent=1))
 
 
