@@ -97,22 +97,32 @@ def _number(node) -> np.ndarray | None:
     return None if a is None or b is None else a * b
 
 
-def own_layers(kind: str, first: int):
-    "The layers of a network in the package from `first` on, to be trained on, as transformers has them."
+def _stored(kind: str) -> dict[str, np.ndarray]:
+    "The weights of a network in the package, under the names that transformers gives them, in 32 bits."
     import openvino
-    from transformers import BertConfig, BertModel
     state = {}
     for op in openvino.Core().read_model(shipped(kind) / 'model.xml').get_ordered_ops():
         name, _, what = op.get_friendly_name().partition('/aten::')
-        place = name.partition('encoder.layer.')[2].replace('.layer.', '.', 1) if '.layer.' in name.partition('encoder.layer.')[2] else \
-            name.partition('encoder.layer.')[2]
         known = [n for i in range(op.get_input_size()) if (n := _number(op.input_value(i).get_node())) is not None]
+        place = name.partition('bert.')[2]
         if not place or not known: continue
-        if what == 'linear/MatMul': state[f'{place}.weight'] = known[0]
+        if what in ('linear/MatMul', 'embedding/Gather'): state[f'{place}.weight'] = known[0]
         elif what in ('linear/Add', 'layer_norm/Add'): state[f'{place}.bias'] = known[0].ravel()
         elif what.startswith('layer_norm/Multiply') and known[0].size > 1: state[f'{place}.weight'] = known[0].ravel()
+    return state
+
+
+def all_layers(kind: str) -> dict:
+    "The state of the BERT in a network of the package."
+    return {name: torch.tensor(np.array(value)) for name, value in _stored(kind).items() if name.startswith(('embeddings.', 'encoder.'))}
+
+
+def own_layers(kind: str, first: int):
+    "The layers of a network in the package from `first` on, to be trained on, as transformers has them."
+    from transformers import BertConfig, BertModel
+    state = {name.removeprefix('encoder.layer.'): w for name, w in all_layers(kind).items() if name.startswith('encoder.layer.')}
     n = 1 + max(int(place.split('.')[0]) for place in state)
     layers = BertModel(BertConfig(hidden_size=384, num_hidden_layers=n, num_attention_heads=12, intermediate_size=1536),
                        add_pooling_layer=False).encoder.layer
-    layers.load_state_dict({place: torch.tensor(value) for place, value in state.items()})
+    layers.load_state_dict(state)
     return layers[first:]

@@ -1,12 +1,13 @@
 """Which sentences are worth quoting to a patient? Learns the weights of the quoting reader from sentences that were graded one by one.
 
     python benchmarks/quote_weights.py sentences OUT NAME=LIBRARY ...   (what is still to be graded; NAME= alone: the demo notes)
-    python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [--write]
+    python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [--most N] [--write]
 
 The questions are those of benchmarks/labels/patient_questions.tsv whose `part` is fit, in patients' words. Of each question and library the
 sentences that any one of several orders puts first are graded (benchmarks/labels/quote_grades.tsv) by a reader who does not know how they
 were chosen: 2 answers the question or its main part, 1 is on the subject and of use, 0 is beside the point. The readers were sessions of a
 language model. Texts are not kept in that table, places in documents are.
+With --most so many graded questions of each library count, drawn with a fixed seed: what the other signs of a question are takes seconds.
 `researchers` are questions of BioASQ's round 9 over its abstracts, as benchmarks/reading.py keeps them; a sentence that experts marked
 counts as of use, any other as of none.
 
@@ -16,6 +17,7 @@ cross-validation over questions; `--write` puts the weights into cpqa/data/quote
 benchmarks/reading.py, chosen by hand.
 """
 import json
+import random
 import sys
 import time
 from collections import defaultdict
@@ -104,15 +106,22 @@ def to_grade(out: Path, libraries: dict[str, str | None]):
 def grades() -> list[dict]: return table('quote_grades.tsv') if (LABELS / 'quote_grades.tsv').exists() else []
 
 
-def patients(libraries: dict[str, str | None]):
+def counted(name: str, most: int) -> set[str]:
+    "The ids of the graded questions of a library that count."
+    ids = sorted({r['id'] for r in grades() if r['library'] == name})
+    return set(random.Random(0).sample(ids, len(ids))[:most or None])
+
+
+def patients(libraries: dict[str, str | None], most: int = 0):
     "Signs, is it of use?, group and library of each graded sentence that is still found."
     at = defaultdict(dict)
     for r in grades():   # with what a network says that did not learn from this question
         place = r['doc'], int(r['start']), int(r['end'])
         at[r['library'], r['id']][place] = int(r['grade']), float(r['left_out']) if r['left_out'] else None
     for name, folder in libraries.items():
-        kept = Kept(name, folder)
+        kept, some = Kept(name, folder), counted(name, most)
         for id, question in learnt_from():
+            if id not in some: continue
             place = lambda r: at[name, id].get((r['doc'], r['start'], r['end']))
             rows = [r for r in kept.rows(question) if place(r)] if (name, id) in at else []
             unlearnt = shipped_answer().log_odds(in_literature(question), [(r['text'], r['title']) for r in rows if place(r)[1] is None])
@@ -182,10 +191,10 @@ def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
 PAGES = ('page', 'opens')   # signs of information pages
 
 
-def fit(libraries: dict[str, str | None], write: bool):
+def fit(libraries: dict[str, str | None], write: bool, most: int):
     start, experts = time.perf_counter(), list(researchers(libraries.pop('researchers')))
     papers = {name for name, folder in libraries.items() if folder}   # the demo notes hold information pages as well
-    some = list(patients(libraries))
+    some = list(patients(libraries, most))
     parts = {'questions': [e for e in some if e[3] not in papers], 'papers': [e for e in some if e[3] in papers]}
     # the demo notes were asked before papers' signs were there; of their sentences the stance network read those of yes or no alone
     left_out = {'questions': ('sentence', 'finding', 'concludes', 'figures'), 'papers': ('sentence', 'finding', *PAGES)}
@@ -210,7 +219,7 @@ def main(words: list[str]):
     libraries = named(words)
     if words[:1] == ['sentences'] and len(words) > 2: return to_grade(Path(words[1]), libraries)
     if words[:1] != ['fit'] or 'researchers' not in libraries: sys.exit(__doc__)
-    fit(libraries, '--write' in words)
+    fit(libraries, '--write' in words, int(words[words.index('--most') + 1]) if '--most' in words else 0)
 
 
 if __name__ == '__main__': main(sys.argv[1:])

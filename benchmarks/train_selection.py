@@ -1,16 +1,16 @@
-"""Makes the network that says whether a sentence answers a question: a head on the cross-encoder's first layers.
+"""Makes the network that says whether a sentence answers a question: what it learns from, and the finished form.
 
-    python benchmarks/train_selection.py NAME=LIBRARY ... --teacher FOLDER [--out DIR] [--afresh]    (NAME= alone: the demo notes)
+    python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY       what is learnt from (half an hour; NAME= alone: the demo notes)
+    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT          on a GPU
+    python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
-What takes long, pairs of written questions and the head that learnt from them, is kept in the cache; --afresh makes it again.
-
-It learns first from benchmarks/labels/answer_questions.tsv, questions that sessions of a language model wrote, as patients ask, for
-sentences of the demo notes; sentences near to a question that are not its own count as wrong. Of these pairs, and of others of the same
-questions with sentences of papers, it learns at the same time how near --teacher takes question and sentence, and question and title, to
-be: all-mpnet-base-v2, a general sentence model of 110 million weights, which knows how people talk.
-Then from quote_grades.tsv: sentences that patients' questions found in each library, each graded by somebody blind. A head that did not
-learn from a question says what it thinks of its sentences (two folds); those log odds go into the column left_out of quote_grades.tsv,
-which quote_weights.py weighs beside the other signs.
+Pairs of a question and a sentence with the title of its document are of three kinds. Written ones: questions that sessions of a language
+model wrote, as patients ask, for sentences of the demo notes (benchmarks/labels/answer_questions.tsv); sentences near to a question that are
+not its own count little. Graded ones: sentences that patients' questions found in each library, each graded by somebody blind
+(quote_grades.tsv). And others that nobody judged, sentences of notes and of papers near to all these questions: what the large network
+says of them is passed on.
+The log odds of a network that did not learn from a question go into the column left_out of quote_grades.tsv, which quote_weights.py weighs
+beside the other signs.
 """
 import argparse
 import csv
@@ -18,175 +18,147 @@ import json
 import random
 import shutil
 import sys
-import time
-from copy import deepcopy
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import torch
 from common import ROOT, save
-from heads import Head, Trunk, outputs, own_layers, trained
-from quote_weights import Kept, grades, learnt_from, named, table
+from heads import Head, all_layers, own_layers
+from quote_weights import grades, learnt_from, named, table
 from tokenizers import Tokenizer
 
-from cpqa.answering.answer_selection import ANSWER_READS_AT, prepare_answer, sentence_and_title
-from cpqa.core.storage import cache_dir
-from cpqa.evaluation.claims import auroc
+from cpqa.answering import quoting_reader as room
+from cpqa.answering.answer_selection import prepare_answer, sentence_and_title
 from cpqa.literature.demo_notes import demo_notes
-from cpqa.passages.cross_encoders import encode_pairs
+from cpqa.literature.library import Library
 from cpqa.passages.sentences import sentences
-from cpqa.retrieval.encoders import EmbeddedEncoder, FastEncoder
+from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.openvino_models import About, DataUsed, Measured, shipped
 from cpqa.retrieval.patient_words import in_literature
 from cpqa.training.recipe import made_with
 
 LABELS = ROOT / 'benchmarks' / 'labels'
-OWN, FOLDS, TOKENS = 2, 2, 160
-FIRST, THEN = 2, 2                       # epochs over written questions, and over grades
-LONG, TAUGHT = 600, .5                   # letters of a sentence of papers, at most; what the teacher counts
+FROZEN, TOKENS = 2, 160
 NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
-WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
+OF_PAPERS = 15_000                       # sentences of papers, drawn
 LIMITS = ('It says how well a sentence answers, not whether the sentence is true.',
           'It learnt from English: from our own notes, and from trials.')
-
-
-def written() -> list[tuple[str, str, str, float, float]]:
-    "Question, sentence, title, what it counts and how much, of the written questions; the pairs are kept, since the nearest take minutes."
-    kept = cache_dir() / 'selection' / 'pairs.json'
-    if kept.exists(): return json.loads(kept.read_text())
-    docs = [n.document() for n in demo_notes()]
-    said = [(d.id, d.title, d.text[a:b]) for d in docs for a, b in sentences(d)]
-    place = {(d.id, i): at for at, (d, i) in enumerate((d, i) for d in docs for i, _ in enumerate(sentences(d), 1))}
-    with open(LABELS / 'answer_questions.tsv', encoding='utf-8') as f: rows = list(csv.DictReader(f, delimiter='\t'))
-    asked = [(r['question'], place[r['doc'], int(r['sentence'])]) for r in rows if (r['doc'], int(r['sentence'])) in place]
-    encoder, r, out = EmbeddedEncoder(), random.Random(0), []
-    near = unit(encoder.encode([in_literature(q) for q, _ in asked], 'query')) @ (
-        unit(encoder.encode([s for _, _, s in said])) + unit(encoder.encode([f'{t}. {s}' for _, t, s in said]))).T
-    for (question, own), cosines in zip(asked, near):
-        order = [int(i) for i in np.argsort(-cosines)[:82]]
-        out.append((question, said[own][2], said[own][1], 1.0, 1.0))
-        out += [(question, said[i][2], said[i][1], SAME, .5) for i in order if said[i][0] == said[own][0] and i != own][:1]
-        other = [i for i in order if said[i][0] != said[own][0]]
-        out += [(question, said[i][2], said[i][1], .05, 1.0) for i in r.sample(other[:12], NEAR) + r.sample(other[12:], FAR)]
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(out))
-    return out
-
-
-def of_papers(questions: list[str], libraries: dict[str, str | None]) -> list[tuple[str, str, str]]:
-    "Each question with 5 sentences of papers, three near and two less so, and their titles: what the teacher alone judges."
-    pool = {}
-    for name, folder in libraries.items():
-        for rows in Kept(name, folder).known.values() if folder else ():
-            for r in rows:
-                if len(r['text']) < LONG: pool.setdefault(r['text'], r['title'])
-    texts, encoder, r, out = sorted(pool), EmbeddedEncoder(), random.Random(0), []
-    for question, cosines in zip(questions, cosine(encoder, questions) @ unit(encoder.encode(texts)).T):
-        order = [int(i) for i in np.argsort(-cosines)[:120]]
-        out += [(question, texts[i], pool[texts[i]]) for i in r.sample(order[:15], 3) + r.sample(order[15:], 2)]
-    return out
 
 
 def unit(m: np.ndarray) -> np.ndarray: return m / np.linalg.norm(m, axis=1, keepdims=True)
 
 
-def cosine(encoder, questions: list[str]) -> np.ndarray: return unit(encoder.encode([in_literature(q) for q in questions], 'query'))
+class Near:
+    "Sentences with their documents, and how near questions are to them: to the sentence, and to it behind its title."
+    def __init__(self, documents, encoder, most: int = 0, letters: tuple[int, int] = (0, 10_000)):
+        said = [(d, ' '.join(d.text[a:b].split()), (a, b)) for d in documents for a, b in sentences(d) if letters[0] <= b - a < letters[1]]
+        self.said = random.Random(0).sample(said, most) if most and most < len(said) else said
+        self.titles = [' '.join(d.title.split()) for d, _, _ in self.said]
+        texts = [s for _, s, _ in self.said]
+        self.vectors = unit(encoder.encode(texts)) + unit(encoder.encode([f'{t}. {s}' for t, s in zip(self.titles, texts)]))
+
+    def order(self, vector: np.ndarray, most: int) -> list[int]: return [int(i) for i in np.argsort(-(self.vectors @ vector))[:most]]
 
 
-def as_the_teacher(pairs: list[tuple[str, str, str]], folder: str) -> np.ndarray:
-    "How near the teacher takes question and sentence, and question and title, to be, shape (n, 2), each of mean 0 and deviation 1."
-    teacher = FastEncoder(folder)
-    asked, said = sorted({q for q, _, _ in pairs}), sorted({text for pair in pairs for text in pair[1:]})
-    queries, texts = cosine(teacher, asked), unit(teacher.encode(said))
-    at, place = ({text: i for i, text in enumerate(every)} for every in (asked, said))
-    near = np.array([[queries[at[q]] @ texts[place[s]], queries[at[q]] @ texts[place[t]]] for q, s, t in pairs], dtype=np.float32)
-    return (near - near.mean(0)) / near.std(0)
-
-
-def graded(libraries: dict[str, str | None]) -> list[dict]:
-    "The graded sentences that the libraries still give, each with its question, sentence and title."
-    at, out = {}, []
-    for row in grades(): at.setdefault((row['library'], row['id']), {})[row['doc'], row['start'], row['end']] = row
-    for name, folder in libraries.items():
-        kept = Kept(name, folder)
-        for id, question in learnt_from():
-            found = at.get((name, id), {})
-            for r in kept.rows(question) if found else []:
-                row = found.get((r['doc'], str(r['start']), str(r['end'])))
-                if row: out.append(row | {'question': question, 'text': r['text'], 'title': r['title']})
+def written(notes: Near, encoder) -> list[dict]:
+    "The pairs of questions that were written for sentences of the notes."
+    rng, out, nth, place = random.Random(0), [], defaultdict(int), {}
+    for at, (d, _, _) in enumerate(notes.said):
+        nth[d.id] += 1
+        place[d.id, nth[d.id]] = at
+    with open(LABELS / 'answer_questions.tsv', encoding='utf-8') as f: rows = list(csv.DictReader(f, delimiter='\t'))
+    asked = [(r['question'], place[r['doc'], int(r['sentence'])]) for r in rows if (r['doc'], int(r['sentence'])) in place]
+    vectors = unit(encoder.encode([in_literature(q) for q, _ in asked], 'query'))
+    for (question, own), vector in zip(asked, vectors):
+        row = lambda i, worth, weight: {'kind': 'written', 'question': question, 'text': notes.said[i][1], 'title': notes.titles[i],
+                                        'worth': worth, 'weight': weight}
+        mine, order = notes.said[own][0].id, notes.order(vector, 82)
+        same, other = ([i for i in order if (notes.said[i][0].id == mine) == is_mine] for is_mine in (True, False))
+        out += [row(own, 1.0, 1.0), *(row(i, SAME, .5) for i in [i for i in same if i != own][:1])]
+        out += [row(i, .05, 1.0) for i in rng.sample(other[:12], NEAR) + rng.sample(other[12:], FAR)]
     return out
 
 
-def only_first(head: Head) -> Head:
-    "The head with its first output alone."
-    last, head = head.head, deepcopy(head)
-    head.head = torch.nn.Linear(last.in_features, 1)
-    head.head.load_state_dict({'weight': last.weight[:1], 'bias': last.bias[:1]})
-    return head
+def graded(documents: dict[str, dict]) -> list[dict]:
+    "The graded sentences of documents that are there."
+    asked, out = defaultdict(list), []
+    for id, question in learnt_from(): asked[id].append(question)
+    for n, r in enumerate(grades()):
+        d = documents.get(r['library'], {}).get(r['doc'])
+        if d is None or r['id'] not in asked: continue
+        text = ' '.join(d.text[slice(*room.standing(d, (int(r['start']), int(r['end']))))].split())
+        out.append({'kind': 'graded', 'question': ' '.join(asked[r['id']]), 'text': text, 'title': ' '.join(d.title.split()),
+                    'grade': int(r['grade']), 'library': r['library'], 'id': r['id'], 'row': n})
+    return out
+
+
+def pairs(out: Path, libraries: dict[str, str | None]):
+    encoder, rng = EmbeddedEncoder(), random.Random(0)
+    documents = {name: {d.id: d for d in (Library(folder) if folder else (n.document() for n in demo_notes()))}
+                 for name, folder in libraries.items()}
+    notes = Near(documents['demo'].values(), encoder)
+    papers = Near([d for name, of in documents.items() if name != 'demo' for d in of.values()], encoder, OF_PAPERS, (40, 420))
+    rows = graded(documents) + written(notes, encoder)
+    of = {q: id for id, q in learnt_from()}
+    asked = list(dict.fromkeys([q for _, q in learnt_from()] + [r['question'] for r in rows if r['kind'] == 'written']))
+    for question, vector in zip(asked, unit(encoder.encode([in_literature(q) for q in asked], 'query'))):
+        for near, first, some, more in ((notes, 8, 8, 4), (papers, 15, 3, 2)):
+            order = near.order(vector, 60)
+            picked = (order[:first] if some == first else rng.sample(order[:first], some)) + rng.sample(order[first:], more)
+            rows += [{'kind': 'open', 'question': question, 'text': near.said[i][1], 'title': near.titles[i]} for i in picked]
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / 'pairs.jsonl', 'w', encoding='utf-8') as f:
+        for r in rows:
+            said = {'asked': in_literature(r['question']), 'said': sentence_and_title(r['text'], r['title']), 'id': of.get(r['question'], '')}
+            f.write(json.dumps(said | r) + '\n')
+    torch.save({name: w.half() for name, w in all_layers('stance').items()}, out / 'trunk.pt')
+    shutil.copy(shipped('stance') / 'tokenizer.json', out)
+    (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
+    print({kind: sum(r['kind'] == kind for r in rows) for kind in ('written', 'graded', 'open')})
+
+
+def ship(folder: Path, taught: Path, out: Path):
+    rows = [json.loads(line) for line in (folder / 'pairs.jsonl').read_text().splitlines()]
+    told = json.loads((taught / 'odds.json').read_text())
+    state, head = torch.load(taught / 'answer.pt', map_location='cpu', weights_only=True), Head(own_layers('stance', FROZEN), 1)
+    place = lambda name: name.replace('bert.encoder.layer.', '')
+    layers = {f'{int(n) - FROZEN}.{rest}': w.float() for name, w in state.items() if name.startswith('bert')
+              for n, _, rest in [place(name).partition('.')]}
+    head.layers.load_state_dict(layers)
+    head.head.load_state_dict({name.removeprefix('head.'): w.float() for name, w in state.items() if name.startswith('head.')})
+    left_out = {rows[int(i)]['row']: value for i, value in told['left_out'].items()}
+    every = table('quote_grades.tsv')
+    with open(LABELS / 'quote_grades.tsv', 'w', encoding='utf-8', newline='') as f:
+        table_out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
+        table_out.writeheader()
+        for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(n, '')})
+    count = lambda kind: sum(r['kind'] == kind for r in rows)
+    used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r.get('worth') == 1 for r in rows),
+                     'by sessions of a language model'),
+            DataUsed('sentences found for patients\' questions', 'Apache-2.0', count('graded'), 'graded by sessions of a language model'),
+            DataUsed('what a network of 110 million weights says, taught by these two', 'Apache-2.0', len(rows),
+                     f'of these pairs and of {count("open"):,} that nobody judged; its base is all-mpnet-base-v2'))
+    about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (),
+                  tuple(Measured(f'AUROC in {name}, of use or not, questions left out in turn', value,
+                                 sum(r.get('library') == name for r in rows)) for name, value in told['figures']['student left out'].items()),
+                  made_with(), ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
+    tokenizer = Tokenizer.from_file(str(shipped('stance') / 'tokenizer.json'))
+    prepare_answer(head, tokenizer, out, max_tokens=TOKENS, about=about)
+    save('answer_selection', told['figures'] | {'pairs': {kind: count(kind) for kind in ('written', 'graded', 'open')},
+                                                'taught on': told['device'], 'torch there': told['torch'],
+                                                'bytes': sum(f.stat().st_size for f in out.iterdir())}, ('cpqa', 'openvino', 'torch'))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    parser.add_argument('libraries', nargs='+')
-    parser.add_argument('--teacher', required=True, help='a folder that cpqa prepared')
+    parser.add_argument('what', choices=('pairs', 'ship'))
+    parser.add_argument('folder', type=Path)
+    parser.add_argument('rest', nargs='+', help='libraries; or the folder of teach_selection.py')
     parser.add_argument('--out', type=Path, default=ROOT / 'cpqa' / 'data' / 'models' / 'answer')
-    parser.add_argument('--afresh', action='store_true')
-    args, began = parser.parse_args(), time.time()
-    if args.afresh: shutil.rmtree(cache_dir() / 'selection', ignore_errors=True)
-    libraries = named(args.libraries)
-    some, rows = written(), graded(libraries)
-    tokenizer = Tokenizer.from_file(str(shipped('cross-encoder') / 'tokenizer.json'))
-    tokens = lambda q, s, t: encode_pairs(tokenizer, in_literature(q), [sentence_and_title(s, t)], TOKENS)[0]
-    trunk = Trunk('cross-encoder', ANSWER_READS_AT)
-    layers = own_layers('cross-encoder', OWN)
-    lossy, first, kept = torch.nn.functional.binary_cross_entropy_with_logits, Head(layers, 3), cache_dir() / 'selection' / 'first.pt'
-    if kept.exists(): first.load_state_dict(torch.load(kept, weights_only=True))
-    else:
-        asked = list(dict.fromkeys([q for q, *_ in some] + [q for name, f in libraries.items() if f for q in Kept(name, f).known]))
-        pairs = [*some, *((q, s, t, 0., 0.) for q, s, t in of_papers(asked, libraries))]
-        taught = torch.tensor(as_the_teacher([p[:3] for p in pairs], args.teacher))
-        numbers = trunk.read([tokens(q, s, t) for q, s, t, _, _ in pairs])
-        print(f'{time.process_time():6.0f} s  {len(pairs):,} pairs', file=sys.stderr, flush=True)
-        worth, weight = (torch.tensor([r[i] for r in pairs], dtype=torch.float) for i in (3, 4))
-        hard = lambda said, part: (lossy(said, worth[part], reduction='none') * weight[part]).sum() / max(1, weight[part].sum())
-        loss = lambda said, part: hard(said[:, 0], part) + TAUGHT * ((said[:, 1:] - taught[part]) ** 2).mean()
-        first = trained(first, numbers, loss, FIRST, 'written', body=2e-4, end=1e-3)
-        torch.save(first.state_dict(), kept)
-    first = only_first(first)
-    numbers = trunk.read([tokens(r['question'], r['text'], r['title']) for r in rows])
-    target = torch.tensor([WORTH[int(r['grade'])] for r in rows])
-    use, ids, place = np.array([int(r['grade']) > 0 for r in rows]), sorted({r['id'] for r in rows}), np.array([r['library'] for r in rows])
-    fold_of = dict(zip(np.random.RandomState(0).permutation(ids), np.arange(len(ids)) % FOLDS))
-    folds, odds = np.array([fold_of[r['id']] for r in rows]), np.zeros(len(rows))
-    def then(keep: np.ndarray, told: str) -> Head:
-        chosen = np.flatnonzero(keep)
-        loss = lambda said, part: lossy(said[:, 0], target[chosen[part]])
-        return trained(deepcopy(first), [numbers[i] for i in chosen], loss, THEN, told, body=5e-5, end=2e-4)
-    before = outputs(first, numbers)[:, 0]
-    for k in range(FOLDS):
-        rest = np.flatnonzero(folds == k)
-        odds[rest] = outputs(then(folds != k, f'fold {k + 1}'), [numbers[i] for i in rest])[:, 0]
-    said = {tuple(r[k] for k in ('library', 'id', 'doc', 'start', 'end')): round(float(o), 3) for r, o in zip(rows, odds)}
-    every = table('quote_grades.tsv')
-    with open(LABELS / 'quote_grades.tsv', 'w', encoding='utf-8', newline='') as f:
-        out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
-        out.writeheader()
-        for r in every: out.writerow(r | {'left_out': said.get(tuple(r[k] for k in ('library', 'id', 'doc', 'start', 'end')), '')})
-    worth = lambda said, here: round(auroc(said[use & here], said[~use & here]), 4)
-    figures = {name: {'of use': int(use[here].sum()), 'n': int(here.sum()), 'questions': len({r['id'] for r, h in zip(rows, here) if h}),
-                      'AUROC': worth(odds, here), 'AUROC after written questions alone': worth(before, here)}
-               for name in dict.fromkeys(place) for here in [place == name]}
-    used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r[3] == 1 for r in some),
-                     'by sessions of a language model'),
-            DataUsed('sentences found for patients\' questions', 'Apache-2.0', len(rows), 'graded by sessions of a language model'),
-            DataUsed('cosines of all-mpnet-base-v2', 'Apache-2.0', 2 * len(some), 'for these pairs and as many of papers'))
-    about = About('the cross-encoder of cpqa', 'Apache-2.0', 'Apache-2.0', used, (),
-                  tuple(Measured(f'AUROC in {name}, of use or not, questions left out in turn', each['AUROC'], each['n'])
-                        for name, each in figures.items()), made_with(),
-                  ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
-    prepare_answer(then(np.ones(len(rows), bool), 'all'), tokenizer, args.out, max_tokens=TOKENS, about=about)
-    save('answer_selection', figures | {'seconds': round(time.time() - began),
-                                        'bytes': sum(f.stat().st_size for f in args.out.iterdir())}, ('cpqa', 'openvino', 'torch'))
+    a = parser.parse_args()
+    if a.what == 'pairs': pairs(a.folder, named(a.rest))
+    else: ship(a.folder, Path(a.rest[0]), a.out)
 
 
 if __name__ == '__main__': main()

@@ -1,0 +1,181 @@
+"""Teaches the answer network on a GPU: a large network learns from questions and grades, a small one from it.
+
+    python benchmarks/teach_selection.py PAIRS --teacher FOLDER --out DIR [--steps N]      (about five minutes on an H200; --steps cuts it short)
+
+PAIRS is what `train_selection.py pairs` wrote, FOLDER holds all-mpnet-base-v2 (`shared/tools/models.py mpnet`). It needs torch, transformers,
+tokenizers and safetensors alone, so that it runs where cpqa is not installed.
+
+The teacher, 110 million weights, reads question and sentence together. It learns first from written questions, whose own sentence counts 1
+and others little, then from graded sentences. What it says of every pair, of those that nobody graded too, is what the student learns from,
+half and half with the labels that are known: the first layers of the stance network, which stay as they are, and four of its own.
+For `left_out` the graded questions are halved: a student that saw no pair of one half, graded or not, says what it thinks of that half.
+The teacher had seen it, so what it passes on through other questions can flatter these figures a little; `teacher left out` are those of
+teachers that did not see a third, and what new questions say is told by patient_questions.py.
+DIR gets answer.pt, the student, and odds.json with figures.
+"""
+import argparse
+import copy
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional as of
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+
+FROZEN, TOKENS = 2, 160
+TEACHER = {'written': (1, 48, 3e-5, 1e-3), 'graded': (2, 32, 2e-5, 2e-4)}   # epochs, pairs a step, rate of the body and of the head
+STUDENT = (3, 96, 2e-4, 1e-3)
+WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
+device = 'cuda' if torch.cuda.is_available() else 'cpu'
+
+
+class Teacher(torch.nn.Module):
+    "The whole of a sentence model; first token and mean, then a number."
+    def __init__(self, folder: str):
+        super().__init__()
+        self.tokenizer, self.bert = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder, add_pooling_layer=False)
+        width = self.bert.config.hidden_size
+        self.hidden, self.drop, self.head = torch.nn.Linear(2 * width, width), torch.nn.Dropout(.1), torch.nn.Linear(width, 1)
+        self.bert.get_input_embeddings().requires_grad_(False)
+
+    def forward(self, **fed):
+        hidden, there = self.bert(**fed).last_hidden_state, fed['attention_mask'][..., None]
+        both = torch.cat([hidden[:, 0], (hidden * there).sum(1) / there.sum(1)], -1)
+        return self.head(self.drop(self.hidden(both).tanh()))[:, 0].float()
+
+
+class Student(torch.nn.Module):
+    "The stance network's layers, the first of them as they are; first token and mean, then a number."
+    def __init__(self, trunk: dict, tokenizer):
+        super().__init__()
+        form = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+        self.tokenizer, self.bert = tokenizer, BertModel(form, add_pooling_layer=False)
+        self.bert.load_state_dict(trunk, strict=False)
+        self.drop, self.head = torch.nn.Dropout(.2), torch.nn.Linear(2 * 384, 1)
+        for part in (self.bert.embeddings, *self.bert.encoder.layer[:FROZEN]):
+            part.requires_grad_(False)
+            for layer in part.modules():
+                if isinstance(layer, torch.nn.Dropout): layer.p = 0.0
+
+    def forward(self, **fed):
+        hidden, there = self.bert(**fed).last_hidden_state, fed['attention_mask'][..., None]
+        return self.head(self.drop(torch.cat([hidden[:, 0], (hidden * there).sum(1) / there.sum(1)], -1)))[:, 0].float()
+
+
+class Pairs:
+    "Questions beside texts, as tokens of a network."
+    def __init__(self, tokenizer, rows: list[dict]):
+        self.tokenizer = tokenizer
+        self.rows = tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation='only_second', max_length=TOKENS)
+        self.lengths = np.array([len(ids) for ids in self.rows['input_ids']])
+
+    def fed(self, some) -> dict:
+        piece = {name: [values[i] for i in some] for name, values in self.rows.items()}
+        return {name: t.to(device) for name, t in self.tokenizer.pad(piece, return_tensors='pt', pad_to_multiple_of=8).items()}
+
+
+def said(network, fed: dict):
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=device == 'cuda'): return network(**fed)
+
+
+def trained(network, pairs: Pairs, rows: np.ndarray, loss_of, settings, told: str, most: int):
+    "The network, trained on these rows; `loss_of` gets what it says of some, and their places."
+    (epochs, n, body, end), rng, begun = settings, np.random.default_rng(0), time.time()
+    network.to(device).train()
+    parts = []
+    for _ in range(epochs):
+        order = rng.permutation(rows)
+        near = (sorted(order[i:i + 40 * n], key=lambda i: pairs.lengths[i]) for i in range(0, len(order), 40 * n))
+        cut = [some[i:i + n] for some in near for i in range(0, len(some), n)]
+        parts += [cut[i] for i in rng.permutation(len(cut))]
+    parts = parts[:most or None]
+    taught = [(name.startswith('bert'), w) for name, w in network.named_parameters() if w.requires_grad]
+    groups = [{'params': [w for mine, w in taught if mine == is_body], 'lr': rate} for is_body, rate in ((True, body), (False, end))]
+    optimizer, warm = torch.optim.AdamW(groups, weight_decay=.01), .06 * len(parts)
+    rate = lambda step: min(1, (step + 1) / (warm + 1)) * max(.02, 1 - max(0, step - warm) / (len(parts) - warm + 1))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    for part in parts:
+        loss = loss_of(said(network, pairs.fed(part)), torch.as_tensor(np.array(part), device=device))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_([w for _, w in taught], 1.0)
+        optimizer.step(), schedule.step(), optimizer.zero_grad(set_to_none=True)
+    print(f'{told}: {len(parts)} steps, {time.time() - begun:.0f} s, loss {float(loss.detach()):.3f}', flush=True)
+    return network.eval()
+
+
+@torch.inference_mode()
+def read(network, pairs: Pairs, rows: np.ndarray) -> np.ndarray:
+    "What the network says of these rows; of all others nought."
+    out, order = np.zeros(len(pairs.lengths)), rows[np.argsort(pairs.lengths[rows], kind='stable')]
+    network.to(device).eval()
+    for i in range(0, len(order), 256): out[order[i:i + 256]] = said(network, pairs.fed(order[i:i + 256])).cpu().numpy()
+    return out
+
+
+def auroc(high: np.ndarray, low: np.ndarray) -> float:
+    "The share of pairs in which the first is higher; even ones count half."
+    order = np.sort(low)
+    return float((np.searchsorted(order, high, 'left') + np.searchsorted(order, high, 'right')).mean() / 2 / max(1, len(low)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('pairs', type=Path, help='a folder of `train_selection.py pairs`')
+    parser.add_argument('--teacher', required=True)
+    parser.add_argument('--out', type=Path, required=True)
+    parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
+    a = parser.parse_args()
+    torch.manual_seed(0)
+    rows = [json.loads(line) for line in (a.pairs / 'pairs.jsonl').read_text().splitlines()]
+    kind = np.array([r['kind'] for r in rows])
+    graded, written, every = np.flatnonzero(kind == 'graded'), np.flatnonzero(kind == 'written'), np.arange(len(rows))
+    # a label, what it counts, and the group whose question it is; of pairs that nobody labelled none
+    label = torch.tensor([WORTH[r['grade']] if r['kind'] == 'graded' else r.get('worth', 0.0) for r in rows], device=device)
+    weight = torch.tensor([1.0 if r['kind'] == 'graded' else r.get('weight', 0.0) for r in rows], device=device)
+    ids = {id: n for n, id in enumerate(sorted({r['id'] for r in rows if r['id']}))}
+    drawn = np.random.RandomState(0).permutation(len(ids))
+    group = np.array([drawn[ids[r['id']]] if r['id'] else -1 for r in rows])
+    use, place = np.array([r.get('grade', 0) > 0 for r in rows]), np.array([r.get('library', '') for r in rows])
+    figures = {}
+    def tell(name: str, odds: np.ndarray, some: np.ndarray):
+        figures[name] = {p: round(auroc(odds[here & use[some]], odds[here & ~use[some]]), 4)
+                         for p in dict.fromkeys(place[some]) for here in [place[some] == p]}
+        print(name, figures[name], flush=True)
+
+    loss = of.binary_cross_entropy_with_logits
+    hard = lambda out, part: (loss(out, label[part], reduction='none') * weight[part]).mean()
+    teacher = Teacher(a.teacher)
+    pairs = Pairs(teacher.tokenizer, rows)
+    teacher = trained(teacher, pairs, written, hard, TEACHER['written'], 'teacher, written', a.steps)
+    tell('teacher after written questions', read(teacher, pairs, graded)[graded], graded)
+    odds = np.zeros(len(rows))
+    for k in range(3):
+        then = trained(copy.deepcopy(teacher), pairs, graded[group[graded] % 3 != k], hard, TEACHER['graded'], f'teacher but for {k}', a.steps)
+        rest = graded[group[graded] % 3 == k]
+        odds[rest] = read(then, pairs, rest)[rest]
+    tell('teacher left out', odds[graded], graded)
+    teacher = trained(teacher, pairs, graded, hard, TEACHER['graded'], 'teacher, all', a.steps)
+    soft = torch.tensor(read(teacher, pairs, every), dtype=torch.float, device=device).sigmoid()
+    del teacher, then
+    taught = lambda out, part: loss(out, soft[part]) + hard(out, part)
+    trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(a.pairs)
+    pairs, odds = Pairs(tokenizer, rows), np.zeros(len(rows))
+    fresh = lambda: Student({name: w.float() for name, w in trunk.items()}, tokenizer)
+    for k in range(2):
+        student = trained(fresh(), pairs, np.flatnonzero((group < 0) | (group % 2 != k)), taught, STUDENT, f'student but for {k}', a.steps)
+        rest = graded[group[graded] % 2 == k]
+        odds[rest] = read(student, pairs, rest)[rest]
+    tell('student left out', odds[graded], graded)
+    student = trained(fresh(), pairs, every, taught, STUDENT, 'student, all', a.steps)
+    a.out.mkdir(parents=True, exist_ok=True)
+    torch.save({name: w.half().cpu() for name, w in student.state_dict().items()
+                if name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN}, a.out / 'answer.pt')
+    machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
+    (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'device': machine, 'torch': torch.__version__,
+                                                 'left_out': {str(i): round(float(odds[i]), 3) for i in graded}}))
+
+
+if __name__ == '__main__': main()
