@@ -140,7 +140,7 @@ def main():
     use, place = np.array([r.get('grade', 0) > 0 for r in rows]), np.array([r.get('library', '') for r in rows])
     figures = {}
     def tell(name: str, odds: np.ndarray, some: np.ndarray):
-        figures[name] = {p: round(auroc(odds[here & use[some]], odds[here & ~use[some]]), 4)
+        figures[name] = {str(p): round(auroc(odds[here & use[some]], odds[here & ~use[some]]), 4)
                          for p in dict.fromkeys(place[some]) for here in [place[some] == p]}
         print(name, figures[name], flush=True)
 

@@ -340,19 +340,10 @@ def _alone(question: str, found: _Found, reranker: Reranker | None) -> tuple[np.
         return np.full(len(found), np.nan), (f'the reranker failed on the sentences ({short(str(e) or type(e).__name__)}): they were '
                                              'chosen without it',)
 
-_ASKED = 16   # sentences that the answer network reads for one question
-
-def _answers(reader: 'QuotingReader', question: str, found: _Found, signs: dict[str, np.ndarray],
-             weights: QuoteWeights) -> tuple[np.ndarray, tuple[str, ...]]:
-    """What the answer network says of the sentences that the other signs put first, and of each other one the least of that; NaN and a note
-    where it fails."""
-    first = np.argsort(-answer_probability(signs, weights), kind='stable')[:_ASKED]
-    said = [(d.text[slice(*standing(d, span))], d.title) for d, span in (found[i] for i in first)]
-    try: odds = reader.answers.log_odds(in_literature(question), said)
-    except (ModelError, MissingExtra) as e: return signs['answers'], (f'{e}: the sentences were chosen without it',)
-    every = np.full(len(found), odds.min(initial=0))
-    every[first] = odds
-    return every, ()
+def _answers(reader: 'QuotingReader', question: str, found: _Found) -> tuple[np.ndarray, tuple[str, ...]]:
+    "What the answer network says of each sentence; NaN and a note where it fails."
+    try: return reader.answers.log_odds(in_literature(question), [(d.text[slice(*standing(d, span))], d.title) for d, span in found]), ()
+    except (ModelError, MissingExtra) as e: return np.full(len(found), np.nan), (f'{e}: the sentences were chosen without it',)
 
 def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) -> _Scored:
     yesno, unknown = kind_of(question) == 'yesno', np.full(len(found), np.nan)
@@ -363,7 +354,7 @@ def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) 
     alone, notes = _alone(question, found, g.reranker) if yesno and scale.weights.get('sentence') else (unknown, ())
     signs = quote_signs(question, found, g, np.array([s.finding for s in stances]) if said else unknown, alone, scale)
     if scale.weights.get('answers') and found:
-        signs['answers'], more = _answers(reader, question, found, signs, scale)
+        signs['answers'], more = _answers(reader, question, found)
         notes += more
     p = answer_probability(signs, scale) * section_share([section_of(d, start) for d, (start, _) in found])
     return _Scored(p, best_sentences(p, [d for d, _ in found]), scale, stances, notes)
