@@ -1,13 +1,13 @@
 """Which sentences are worth quoting to a patient? Learns the weights of the quoting reader from sentences that were graded one by one.
 
     python benchmarks/quote_weights.py sentences OUT NAME=LIBRARY ...   (what is still to be graded; NAME= alone: the demo notes)
-    python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [--most N] [--write]
+    python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [--most NAME:N,...] [--write]
 
 The questions are those of benchmarks/labels/patient_questions.tsv whose `part` is fit, in patients' words. Of each question and library the
 sentences that any one of several orders puts first are graded (benchmarks/labels/quote_grades.tsv) by a reader who does not know how they
 were chosen: 2 answers the question or its main part, 1 is on the subject and of use, 0 is beside the point. The readers were sessions of a
 language model. Texts are not kept in that table, places in documents are.
-With --most so many graded questions of each library count, drawn with a fixed seed: what the other signs of a question are takes seconds.
+With --most no more than so many graded questions of a library count, drawn with a fixed seed: reading the signs of one takes seconds.
 `researchers` are questions of BioASQ's round 9 over its abstracts, as benchmarks/reading.py keeps them; a sentence that experts marked
 counts as of use, any other as of none.
 
@@ -112,14 +112,14 @@ def counted(name: str, most: int) -> set[str]:
     return set(random.Random(0).sample(ids, len(ids))[:most or None])
 
 
-def patients(libraries: dict[str, str | None], most: int = 0):
+def patients(libraries: dict[str, str | None], most: dict[str, int]):
     "Signs, is it of use?, group and library of each graded sentence that is still found."
     at = defaultdict(dict)
     for r in grades():   # with what a network says that did not learn from this question
         place = r['doc'], int(r['start']), int(r['end'])
         at[r['library'], r['id']][place] = int(r['grade']), float(r['left_out']) if r['left_out'] else None
     for name, folder in libraries.items():
-        kept, some = Kept(name, folder), counted(name, most)
+        kept, some = Kept(name, folder), counted(name, most.get(name, 0))
         for id, question in learnt_from():
             if id not in some: continue
             place = lambda r: at[name, id].get((r['doc'], r['start'], r['end']))
@@ -191,7 +191,7 @@ def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
 PAGES = ('page', 'opens')   # signs of information pages
 
 
-def fit(libraries: dict[str, str | None], write: bool, most: int):
+def fit(libraries: dict[str, str | None], write: bool, most: dict[str, int]):
     start, experts = time.perf_counter(), list(researchers(libraries.pop('researchers')))
     papers = {name for name, folder in libraries.items() if folder}   # the demo notes hold information pages as well
     some = list(patients(libraries, most))
@@ -215,11 +215,17 @@ def named(words: list[str]) -> dict[str, str | None]:
     return {n: folder or None for n, _, folder in (w.partition('=') for w in words if '=' in w)}
 
 
+def most_of(words: list[str]) -> dict[str, int]:
+    "How many questions of each library count, where that is said."
+    if '--most' not in words: return {}
+    return {name: int(n) for name, _, n in (part.partition(':') for part in words[words.index('--most') + 1].split(','))}
+
+
 def main(words: list[str]):
     libraries = named(words)
     if words[:1] == ['sentences'] and len(words) > 2: return to_grade(Path(words[1]), libraries)
     if words[:1] != ['fit'] or 'researchers' not in libraries: sys.exit(__doc__)
-    fit(libraries, '--write' in words, int(words[words.index('--most') + 1]) if '--most' in words else 0)
+    fit(libraries, '--write' in words, most_of(words))
 
 
 if __name__ == '__main__': main(sys.argv[1:])

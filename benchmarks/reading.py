@@ -171,7 +171,7 @@ class Reads:
             finding = np.array([s.finding if network else np.nan for s in said])
             weights = shipped_quote_weights(q['text'], 'papers')
             signs = quote_signs(q['text'], found, g, finding, alone, weights)
-            if weights.weights.get('answers') and found: signs['answers'], _ = room._answers(QuotingReader(), asked, found, signs, weights)
+            if weights.weights.get('answers') and found: signs['answers'], _ = room._answers(QuotingReader(), asked, found)
             self.known[q['id']] = [
                 {'doc': d.id, 'start': a, 'end': b, 'stance': list(s), 'marked': marked(q, d, a, b), 'section': c.section, 'title': c.title,
                  'even': ps_say(d.text[a:b], set(), {}) > 0, 'speaks': speaks[d.id],
