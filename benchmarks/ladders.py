@@ -1,6 +1,7 @@
 """Does a language model's ladder of queries find more than the rules'? The same questions by both, paired.
 
-    python benchmarks/ladders.py LIBRARY --llm openai:NAME@http://127.0.0.1:8081/v1 [--questions 100] [--record FILE | --replay FILE] [--save]
+    python benchmarks/ladders.py LIBRARY --llm openai:NAME@http://127.0.0.1:8081/v1 [--questions 100] [--save]
+                                 [--record FILE | --replay FILE]
 
 100 questions of BioASQ's round 10 over LIBRARY, which is one of bioasq_beir's corpus, where the experts' papers count; and 100 questions in
 patients' words over the demo notes, where notes count of which a blind reader found a sentence of use (benchmarks/labels/quote_grades.tsv).
@@ -70,7 +71,8 @@ def main():
     p.add_argument('--save', action='store_true')
     a = p.parse_args()
     llm = language_model(a.llm, timeout=600, record=a.record, replay=a.replay, window=8192)
-    result = {'model': a.name, 'enough': ENOUGH, 'BioASQ round 10': compared(researchers(), BooleanIndex(Library(a.library)), llm, a.questions),
+    result = {'model': a.name, 'enough': ENOUGH,
+              'BioASQ round 10': compared(researchers(), BooleanIndex(Library(a.library)), llm, a.questions),
               'patients, demo notes': compared(patients(), BooleanIndex(CancerQA().library), llm, a.questions)}
     if a.save: save('ladders', result, PACKAGES)
     else: print(json.dumps(result, indent=1))

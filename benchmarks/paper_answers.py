@@ -7,8 +7,8 @@
 the first five documents by meaning, the pipeline) and the quoting reader, which needs no model. What a question was written from is left
 out. An answer that cannot be read is wrong. The negative questions are those that both baselines had wrong. Beside them stand the
 recorded answers of GPT-3.5 and GPT-4 of MIRAGE to the very same questions.
-`stuhlmann` draws yes/no questions of BioASQ (round 10, then 9) and asks their final system to depth 20, 50 and 100: BM25 alone, BM25 with the
-cross-encoder, and both routes with it. The cross-encoder is ours, and so are library and model, so figures are no copy of theirs.
+`stuhlmann` draws yes/no questions of BioASQ (round 10, then 9) and asks their final system to depth 20, 50 and 100: BM25 alone, with
+the cross-encoder, and both routes with it. The cross-encoder is ours, and so are library and model, so figures are no copy of theirs.
 LIBRARY is one of bioasq_beir's corpus. DIR keeps the runs, and the same command goes on with them. Seconds of stages are those of this
 machine; where the model's replies come from a recording, the seconds of writing say nothing, and are left out by --recorded-replies.
 """

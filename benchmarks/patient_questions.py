@@ -16,9 +16,9 @@ asked; they are asked of a library of these texts and of 4,145 abstracts of tria
 both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions. 30 further
 ones (d...) for the demo notes and 40 (r...) for the 329 full texts alone are of November 25, and graded as the reader was that evening.
 `full texts, November 26` are the same 40 with the network of that day: two screens changed, and were graded again.
-`demo, common questions` are 120 (y..., z...) of what patients ask most, written and graded after the answer network had learnt from a larger
-one, by sessions that knew neither; z... are the 28 that are near to one that is learnt from (cosine above .85), as common questions are.
-`demo, common questions, before` are the same with the network and the weights before.
+`demo, common questions` are 120 (y..., z...) of what patients ask most, written and graded after the answer network had learnt from a
+larger one, by sessions that knew neither; z... are the 28 that are near to one that is learnt from (cosine above .85), as common questions
+are. `demo, common questions, before` are the same with the network and the weights before.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question

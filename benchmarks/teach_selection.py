@@ -1,9 +1,9 @@
 """Teaches the answer network on a GPU: a large network learns from questions and grades, a small one from it.
 
-    python benchmarks/teach_selection.py PAIRS --teacher FOLDER --out DIR [--steps N]      (about five minutes on an H200; --steps cuts it short)
+    python benchmarks/teach_selection.py PAIRS --teacher FOLDER --out DIR [--steps N]      (five minutes on an H200; --steps cuts it short)
 
-PAIRS is what `train_selection.py pairs` wrote, FOLDER holds all-mpnet-base-v2 (`shared/tools/models.py mpnet`). It needs torch, transformers,
-tokenizers and safetensors alone, so that it runs where cpqa is not installed.
+PAIRS is what `train_selection.py pairs` wrote, FOLDER holds all-mpnet-base-v2. It needs torch, transformers, tokenizers and safetensors
+alone, so that it runs where cpqa is not installed.
 
 The teacher, 110 million weights, reads question and sentence together. It learns first from written questions, whose own sentence counts 1
 and others little, then from graded sentences. What it says of every pair, of those that nobody graded too, is what the student learns from,
@@ -152,7 +152,8 @@ def main():
     tell('teacher after written questions', read(teacher, pairs, graded)[graded], graded)
     odds = np.zeros(len(rows))
     for k in range(3):
-        then = trained(copy.deepcopy(teacher), pairs, graded[group[graded] % 3 != k], hard, TEACHER['graded'], f'teacher but for {k}', a.steps)
+        others = graded[group[graded] % 3 != k]
+        then = trained(copy.deepcopy(teacher), pairs, others, hard, TEACHER['graded'], f'teacher but for {k}', a.steps)
         rest = graded[group[graded] % 3 == k]
         odds[rest] = read(then, pairs, rest)[rest]
     tell('teacher left out', odds[graded], graded)
@@ -171,8 +172,8 @@ def main():
     tell('student left out', odds[graded], graded)
     student = trained(fresh(), pairs, every, taught, STUDENT, 'student, all', a.steps)
     a.out.mkdir(parents=True, exist_ok=True)
-    torch.save({name: w.half().cpu() for name, w in student.state_dict().items()
-                if name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN}, a.out / 'answer.pt')
+    own = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
+    torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if own(name)}, a.out / 'answer.pt')
     machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
     (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'device': machine, 'torch': torch.__version__,
                                                  'left_out': {str(i): round(float(odds[i]), 3) for i in graded}}))

@@ -5,8 +5,8 @@
     python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of three kinds. Written ones: questions that sessions of a language
-model wrote, as patients ask, for sentences of the demo notes (benchmarks/labels/answer_questions.tsv); sentences near to a question that are
-not its own count little. Graded ones: sentences that patients' questions found in each library, each graded by somebody blind
+model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels); sentences near to a question that
+are not its own count little. Graded ones: sentences that patients' questions found in each library, each graded by somebody blind
 (quote_grades.tsv). And others that nobody judged, sentences of notes and of papers near to all these questions: what the large network
 says of them is passed on.
 The log odds of a network that did not learn from a question go into the column left_out of quote_grades.tsv, which quote_weights.py weighs
@@ -110,8 +110,8 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     out.mkdir(parents=True, exist_ok=True)
     with open(out / 'pairs.jsonl', 'w', encoding='utf-8') as f:
         for r in rows:
-            said = {'asked': in_literature(r['question']), 'said': sentence_and_title(r['text'], r['title']), 'id': of.get(r['question'], '')}
-            f.write(json.dumps(said | r) + '\n')
+            said = {'asked': in_literature(r['question']), 'said': sentence_and_title(r['text'], r['title'])}
+            f.write(json.dumps(said | {'id': of.get(r['question'], '')} | r) + '\n')
     torch.save({name: w.half() for name, w in all_layers('stance').items()}, out / 'trunk.pt')
     shutil.copy(shipped('stance') / 'tokenizer.json', out)
     (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
@@ -133,15 +133,15 @@ def ship(folder: Path, taught: Path, out: Path):
         table_out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
         table_out.writeheader()
         for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(n, '')})
-    count = lambda kind: sum(r['kind'] == kind for r in rows)
+    count, of_library = lambda kind: sum(r['kind'] == kind for r in rows), lambda name: sum(r.get('library') == name for r in rows)
     used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r.get('worth') == 1 for r in rows),
                      'by sessions of a language model'),
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', count('graded'), 'graded by sessions of a language model'),
             DataUsed('what a network of 110 million weights says, taught by these two', 'Apache-2.0', len(rows),
                      f'of these pairs and of {count("open"):,} that nobody judged; its base is all-mpnet-base-v2'))
     about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (),
-                  tuple(Measured(f'AUROC in {name}, of use or not, questions left out in turn', value,
-                                 sum(r.get('library') == name for r in rows)) for name, value in told['figures']['student left out'].items()),
+                  tuple(Measured(f'AUROC in {name}, of use or not, questions left out in turn', value, of_library(name))
+                        for name, value in told['figures']['student left out'].items()),
                   made_with(), ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
     tokenizer = Tokenizer.from_file(str(shipped('stance') / 'tokenizer.json'))
     prepare_answer(head, tokenizer, out, max_tokens=TOKENS, about=about)
