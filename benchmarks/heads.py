@@ -104,7 +104,8 @@ def _stored(kind: str) -> dict[str, np.ndarray]:
     for op in openvino.Core().read_model(shipped(kind) / 'model.xml').get_ordered_ops():
         name, _, what = op.get_friendly_name().partition('/aten::')
         known = [n for i in range(op.get_input_size()) if (n := _number(op.input_value(i).get_node())) is not None]
-        place = name.partition('bert.')[2]
+        first, layer, rest = name.partition('bert.')[2].partition('.layer.')
+        place = first + layer + rest.replace('.layer.', '.', 1)   # some networks were traced with a layer in each layer
         if not place or not known: continue
         if what in ('linear/MatMul', 'embedding/Gather'): state[f'{place}.weight'] = known[0]
         elif what in ('linear/Add', 'layer_norm/Add'): state[f'{place}.bias'] = known[0].ravel()

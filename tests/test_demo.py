@@ -10,6 +10,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
+from cpqa import CancerQA
 from cpqa.libraries import DEMO_VECTORS
 from cpqa.literature.demo_notes import DEMO_FILE, DemoNote, demo_notes
 from cpqa.literature.study_kinds import STUDY_KINDS
@@ -152,3 +153,15 @@ def test_every_passage_has_its_vector_in_the_package():
     encoder.encode = lambda texts, kind='document': pytest.fail(f'{len(texts)} passages have no vector')
     assert known.encode(texts).shape == (len(texts), encoder.dim)
     assert (known.encode(texts[:20]) * before).sum(1).min() > .999
+
+
+LABELS = {   # pages for patients compare nothing, nor do observational studies that happen to be near
+    'Do people in clinical trials do any better than those who get ordinary treatment?': '',
+    'Are painless lumps in the neck more likely to be lymphoma than sore ones?': '',
+    'Is letrozole better than tamoxifen before surgery for breast cancer?': 'yes',
+    'Does axitinib with gemcitabine help more than gemcitabine alone in pancreatic cancer?': 'no'}
+
+
+@pytest.mark.parametrize(('question', 'label'), LABELS.items())
+def test_labels_come_from_notes_on_trials_alone(question, label):
+    assert CancerQA().ask(question).label == label

@@ -373,8 +373,13 @@ def _grounds(reader: 'QuotingReader', given: _Scored, gathered: Gathered, elsewh
     return Grounds(best, reader.abstain_below, len(gathered.evidence), gathered.ranked, gathered.threshold, n, elsewhere,
                    1.0 if best is None else best, given.scale.least)
 
+_COMPARES = ('randomised trial', 'trial', 'meta-analysis', 'systematic review')   # of notes, which are on papers of all kinds
+
 def _speaks_of(question: str, document: Document) -> bool:
-    "Does the paper hold the first word of the question that names something, in some form? One that does not has no say in a yes or no."
+    """Has the paper a say in a yes or no? It must hold the first word of the question that names something, in some form; a page for patients
+    compares nothing, nor does a note on another kind of study."""
+    kind = study_kind(document)
+    if kind == 'information page' or source_of(document) == 'note' and kind not in _COMPARES: return False
     held = set(ENGLISH.analyze(f'{document.title} {document.text}'))
     return not {*_asked_words(question)[:1]} & {*_not_held(question, held)}
 
@@ -387,7 +392,7 @@ def _heard(question: str, given: _Scored, found: _Found) -> tuple[Verdict | None
                    ps_say(found[i][0].text[slice(*found[i][1])], set(), {}) > 0) for i in order]
     said, ways = verdict(heard), [''] * len(found)
     for i, way in zip(order, said.ways): ways[i] = way
-    return said if asks_for_label(question) else None, ways
+    return said if heard and asks_for_label(question) else None, ways
 
 def _how_well(question: str, citations: Sequence[Citation], given: _Scored, said: Verdict | None,
               ways: Sequence[str]) -> tuple[Remark, ...]:
