@@ -16,6 +16,7 @@ asked; they are asked of a library of these texts and of 4,145 abstracts of tria
 both parts. `rct, reader before` is the reader of that morning on the very same passages, graded by other sessions. 30 further
 ones (d...) for the demo notes and 40 (r...) for the 329 full texts alone are of November 25, and graded as the reader was that evening.
 `full texts, November 26` are the same 40 with the network of that day: two screens changed, and were graded again.
+`full texts, taught` are they once more, all graded anew, with the network that learnt from a larger one.
 `demo, common questions` are 120 (y..., z...) of what patients ask most, written and graded after the answer network had learnt from a
 larger one, by sessions that knew neither; z... are the 28 that are near to one that is learnt from (cosine above .85), as common questions
 are. `demo, common questions, before` are the same with the network and the weights before.
