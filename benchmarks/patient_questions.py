@@ -18,8 +18,8 @@ ones (d...) for the demo notes and 40 (r...) for the 329 full texts alone are of
 `full texts, November 26` are the same 40 with the network of that day: two screens changed, and were graded again.
 `full texts, taught` are they once more, all graded anew, with the network that learnt from a larger one.
 `demo, common questions` are 120 (y..., z...) of what patients ask most, written and graded after the answer network had learnt from a
-larger one, by sessions that knew neither; z... are the 28 that are near to one that is learnt from (cosine above .85), as common questions
-are. `demo, common questions, before` are the same with the network and the weights before.
+larger one, by sessions that knew neither; z... are the 28 that are near to one that is learnt from (cosine above .85), as common
+questions are. `demo, common questions, before` are the same with the network and the weights before.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
