@@ -29,7 +29,8 @@ def qa(): return CancerQA()
 
 @pytest.mark.parametrize('lay,clinical', PAIRS)
 def test_a_patients_words_count_as_the_literatures(qa, lay, clinical):
-    assert qa.ask(lay).confidence >= 0.8 * qa.ask(clinical).confidence
+    mine, papers = qa.ask(lay), qa.ask(clinical)
+    assert mine.confidence >= 0.8 * papers.confidence or mine.abstained and papers.abstained   # no note is on scalp cooling
 
 
 # not brain fog: its other forms (cognitive dysfunction) bring in papers that share few words with the clinical question
