@@ -50,7 +50,7 @@ from cpqa.terminal import FAILED
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
 QUESTION = 'Does removing polyps lower the risk of colon cancer?'
-FOUND_OUT = 'Removing colon polyps lowered the risk of colon cancer by half.'   # in a full text; no abstract answers, so without it none does
+FOUND_OUT = 'Removing colon polyps lowered the risk of colon cancer by half.'   # in a full text; of the abstracts none answers
 MORE = (
     toy('1010', 'Polyps of the colon: a review of trials', 'Many trials of polyps have been reported.', 2022, pmcid='PMC510',
         publication_types=('Journal Article', 'Review')),

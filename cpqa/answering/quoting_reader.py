@@ -376,8 +376,8 @@ def _grounds(reader: 'QuotingReader', given: _Scored, gathered: Gathered, elsewh
 _COMPARES = ('randomised trial', 'trial', 'meta-analysis', 'systematic review')   # of notes, which are on papers of all kinds
 
 def _speaks_of(question: str, document: Document) -> bool:
-    """Has the paper a say in a yes or no? It must hold the first word of the question that names something, in some form; a page for patients
-    compares nothing, nor does a note on another kind of study."""
+    """Has the paper a say in a yes or no? It must hold the first word of the question that names something, in some form; a page for
+    patients compares nothing, nor does a note on another kind of study."""
     kind = study_kind(document)
     if kind == 'information page' or source_of(document) == 'note' and kind not in _COMPARES: return False
     held = set(ENGLISH.analyze(f'{document.title} {document.text}'))
