@@ -104,7 +104,8 @@ def precision_and_recall(done: Run, questions: Questions) -> dict:
     for key, word in (('A', 'yes'), ('B', 'no')):
         given, there = [g == key for g, p in said if p == key], [p == key for g, p in said if g == key]
         out[word] = {'precision': share(given), 'recall': share(there)}
-    out['macro recall'] = round(float(np.mean([out[w]['recall']['value'] for w in ('yes', 'no')])), 4)
+    recalls = [out[w]['recall']['value'] for w in ('yes', 'no') if out[w]['recall']['n']]   # of labels that are there
+    out['macro recall'] = round(float(np.mean(recalls)), 4)
     return out
 
 
@@ -121,7 +122,7 @@ def stuhlmann(a) -> dict:
                            told(f'{way}, {depth}'))
             report, ok = answering_report(done, questions), right_in(done, questions)
             right[way, depth] = ok
-            seconds = {k: v for k, v in report['seconds'].items() if not (a.recorded_replies and k in ('answer', 'reading', 'total'))}
+            seconds = {k: v for k, v in report['seconds'].items() if not (a.recorded_replies and k in ('read', 'total'))}
             rows.append({'first stage': way, 'depth': depth, 'accuracy': share(ok.values()), **precision_and_recall(done, questions),
                          'answered': report['measures']['answered'], 'failed': report['n_failed'],
                          'papers used': round(float(np.mean([len(o.hits) for o in done.outcomes.values()])), 2),

@@ -7,7 +7,8 @@ alone, so that it runs where cpqa is not installed.
 
 The teacher, 110 million weights, reads question and sentence together. It learns first from written questions, whose own sentence counts 1
 and others little, then from graded sentences. What it says of every pair, of those that nobody graded too, is what the student learns from,
-half and half with the labels that are known: the first layers of the stance network, which stay as they are, and four of its own.
+beside the labels that are known, of written questions at half their weight: the first layers of the stance network, which stay as they
+are, and four of its own.
 For `left_out` the graded questions are halved: a student that saw no pair of one half, graded or not, says what it thinks of that half.
 The teacher had seen it, so what it passes on through other questions can flatter these figures a little; `teacher left out` are those of
 teachers that did not see a third, and what new questions say is told by patient_questions.py.
@@ -160,7 +161,8 @@ def main():
     teacher = trained(teacher, pairs, graded, hard, TEACHER['graded'], 'teacher, all', a.steps)
     soft = torch.tensor(read(teacher, pairs, every), dtype=torch.float, device=device).sigmoid()
     del teacher, then
-    taught = lambda out, part: loss(out, soft[part]) + hard(out, part)
+    known = torch.as_tensor(np.where(kind == 'written', .5, 1.0), dtype=torch.float, device=device) * weight
+    taught = lambda out, part: loss(out, soft[part]) + (loss(out, label[part], reduction='none') * known[part]).mean()
     trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)
     tokenizer = AutoTokenizer.from_pretrained(a.pairs)
     pairs, odds = Pairs(tokenizer, rows), np.zeros(len(rows))

@@ -403,6 +403,13 @@ def test_a_fetch_that_fails_is_made_up_for_by_the_library(live, serve, good_day,
     resolves(answer)
 
 
+@pytest.mark.parametrize('misbehave', ['down', 'efetch:down'])
+def test_what_the_library_holds_is_quoted_in_an_outage(live, serve, misbehave):
+    answer = live(serve(misbehave), {'timeout': 0.2, 'deadline': 0.5}).ask('Does daily aspirin lower the risk of colon polyps?')
+    assert failed_parts(answer) == ('source',) and 'Daily aspirin lowered the risk of colon polyps.' in quotes(answer)
+    resolves(answer)
+
+
 @pytest.mark.parametrize('misbehave', ['down', '500', '429', 'html', 'slow=30'])
 def test_ncbi_away_altogether(live, serve, good_day, misbehave):
     begin = time.monotonic()
