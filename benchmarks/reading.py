@@ -332,7 +332,8 @@ def main(evidence: str, bioasq: str, write: bool, most: int | None, fit: int | N
         'sampled': most,
         'of the part to choose by': fit,
         'interval': '95 %: Wilson for labels, bootstrap by article for quotes',
-        'weights': {'comparisons': msgspec.to_builtins(shipped_quote_weights('Is A better than B?')), 'verdict': msgspec.to_builtins(rule)},
+        'weights': {'comparisons': msgspec.to_builtins(shipped_quote_weights('Is A better than B?', 'papers')),
+                    'verdict': msgspec.to_builtins(rule)},
         'quotes': {half: quotes_of(some['evidence inference'], rule) for half, some in asked.items()},
         'labels': {half: {name: labels(rows, rule) for name, rows in some.items()} for half, some in asked.items()},
     }

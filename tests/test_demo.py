@@ -165,3 +165,8 @@ LABELS = {   # pages for patients compare nothing, nor do observational studies 
 @pytest.mark.parametrize(('question', 'label'), LABELS.items())
 def test_labels_come_from_notes_on_trials_alone(question, label):
     assert CancerQA().ask(question).label == label
+
+
+def test_a_comparison_that_no_note_makes_is_refused():
+    answer = CancerQA().ask('Is radiotherapy better than surgery for early prostate cancer?')
+    assert answer.abstained and not answer.citations   # a note's "the report covers only early side effects" was quoted, at 83 in 100

@@ -190,7 +190,7 @@ probability, number = st.floats(0, 1), st.floats(-9, 9)
 @given(st.lists(st.tuples(*[st.one_of(number, st.just(float('nan')))] * len(SIGNS)), min_size=1, max_size=20), st.sampled_from(
     ['does tea help', 'Does tea help more than water?']))
 def test_scores_are_probabilities_and_grow_with_what_speaks_for_a_sentence(rows, question):
-    signs, w = dict(zip(SIGNS, map(np.array, zip(*rows)))), shipped_quote_weights(question)
+    signs, w = dict(zip(SIGNS, map(np.array, zip(*rows)))), shipped_quote_weights(question, 'papers')
     p = answer_probability(signs, w)
     assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1).all()
     for name in set(w.weights) - {'open'}:   # which says what is asked, not what the sentence is

@@ -129,8 +129,8 @@ def among(documents: Iterable[Document]) -> Among:
     return 'notes' if any(study_kind(d) == 'information page' or source_of(d) == 'note' for d in documents) else 'papers'
 
 def shipped_quote_weights(question: str, to: Among = 'notes') -> QuoteWeights:
-    "The weights in the package: for a question of trials (`of_trials`); for any other to papers; for any other to notes."
-    return _shipped()['comparisons' if of_trials(question) else 'papers' if to == 'papers' else 'questions']
+    "The weights in the package: to notes; to papers for a question of trials (`of_trials`), which were chosen on trials; for any other."
+    return _shipped()['questions' if to == 'notes' else 'comparisons' if of_trials(question) else 'papers']
 
 def answer_probability(signs: Mapping[str, np.ndarray], weights: QuoteWeights) -> np.ndarray:
     "The probability that each sentence is of use, shape (n,), from its signs, each of shape (n,), NaN where one is unknown."
