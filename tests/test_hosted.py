@@ -258,6 +258,17 @@ def test_a_field_that_a_server_does_not_know_is_left_out_once_and_for_all(field,
     assert said.data == ({'label': 'yes'} if field != 'response_format' else None)
 
 
+def test_a_field_that_another_thread_left_out_meanwhile_is_left_out(monkeypatch):
+    fields = OpenAILLM._fields
+    def meanwhile(llm, *given):
+        made = fields(llm, *given)
+        llm.without |= {'temperature'}      # as another thread does, whose request was refused first
+        return made
+    monkeypatch.setattr(OpenAILLM, '_fields', meanwhile)
+    with serve(refuses=['temperature']) as server: said, _, llm = ask(OpenAILLM, server, retries=0)
+    assert said.text == SAYS and ['temperature' in r.fields for r in server.log] == [True, False] and not llm.events
+
+
 def test_a_claude_without_schemas_is_asked_in_words():
     with serve(refuses=['output_config']) as server: said, _, llm = ask(AnthropicLLM, server, schema=FORM)
     assert said.text == SAYS and said.data is None and 'output_config' in llm.events[0]

@@ -317,13 +317,15 @@ class _Asking(_Hosted):
         "One try; where the service does not take a field, the request goes out again without it. Raises `LLMError`."
         largest = 2**20 + 2**10 * max_tokens if self.largest is None else self.largest
         while True:
+            left_out = self.without     # threads share it: another may have left the field out since
             with _Watch(until - time.monotonic(), largest) as watch:
                 try: return self._once(messages, max_tokens, temperature, schema, show)
                 except Exception as e:
                     if (show is not None and show.fault is e) or (trouble := trouble_of(watch.met(e), self._who, self._key)) is None: raise
                     field = refused_field(e, self.optional)
             if show is not None: show.restart()
-            if not field or field in self.without: raise trouble
+            if not field or field in left_out: raise trouble
+            if field in self.without: continue
             self.without |= {field}
             self.events.append(f'{self._who} does not take {field}, which is left out from now on')
 
