@@ -11,7 +11,7 @@ beside the labels that are known, of written questions at half their weight: the
 are, and four of its own.
 For `left_out` the graded questions are halved: a student that saw no pair of one half, graded or not, says what it thinks of that half.
 The teacher had seen it, so what it passes on through other questions can flatter these figures a little; `teacher left out` are those of
-teachers that did not see a third, and what new questions say is told by patient_questions.py.
+teachers that did not see a third (--teachers-left-out 0 spares them), and what new questions say is told by patient_questions.py.
 DIR gets answer.pt, the student, and odds.json with figures.
 """
 import argparse
@@ -127,6 +127,7 @@ def main():
     parser.add_argument('--teacher', required=True)
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
+    parser.add_argument('--teachers-left-out', type=int, default=3, help='parts of the questions, each of which one teacher does not see')
     a = parser.parse_args()
     torch.manual_seed(0)
     rows = [json.loads(line) for line in (a.pairs / 'pairs.jsonl').read_text().splitlines()]
@@ -152,15 +153,17 @@ def main():
     teacher = trained(teacher, pairs, written, hard, TEACHER['written'], 'teacher, written', a.steps)
     tell('teacher after written questions', read(teacher, pairs, graded)[graded], graded)
     odds = np.zeros(len(rows))
-    for k in range(3):
-        others = graded[group[graded] % 3 != k]
+    parts = a.teachers_left_out
+    for k in range(parts):
+        others = graded[group[graded] % parts != k]
         then = trained(copy.deepcopy(teacher), pairs, others, hard, TEACHER['graded'], f'teacher but for {k}', a.steps)
-        rest = graded[group[graded] % 3 == k]
+        rest = graded[group[graded] % parts == k]
         odds[rest] = read(then, pairs, rest)[rest]
-    tell('teacher left out', odds[graded], graded)
+        del then
+    if parts: tell('teacher left out', odds[graded], graded)
     teacher = trained(teacher, pairs, graded, hard, TEACHER['graded'], 'teacher, all', a.steps)
     soft = torch.tensor(read(teacher, pairs, every), dtype=torch.float, device=device).sigmoid()
-    del teacher, then
+    del teacher
     known = torch.as_tensor(np.where(kind == 'written', .5, 1.0), dtype=torch.float, device=device) * weight
     taught = lambda out, part: loss(out, soft[part]) + (loss(out, label[part], reduction='none') * known[part]).mean()
     trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)

@@ -5,10 +5,11 @@
     python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of three kinds. Written ones: questions that sessions of a language
-model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels); sentences near to a question that
-are not its own count little. Graded ones: sentences that patients' questions found in each library, each graded by somebody blind
-(quote_grades.tsv). And others that nobody judged, sentences of notes and of papers near to all these questions: what the large network
-says of them is passed on.
+model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels); sentences near to a question that are
+not its own count little; and what graders said of those that the network before took for answers, with questions that were written to share
+a sentence's subject and words and not to be answered by it (answer_grades.tsv). Graded ones: sentences that patients' questions found in
+each library, each graded by somebody blind (quote_grades.tsv). And others that nobody judged, sentences of notes and of papers near to all
+these questions: what the large network says of them is passed on.
 The log odds of a network that did not learn from a question go into the column left_out of quote_grades.tsv, which quote_weights.py weighs
 beside the other signs.
 """
@@ -40,6 +41,7 @@ from cpqa.training.recipe import made_with
 
 LABELS = ROOT / 'benchmarks' / 'labels'
 FROZEN, TOKENS = 2, 160
+WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts, as in teach_selection.py
 NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
 OF_PAPERS = 15_000                       # sentences of papers, drawn
 LIMITS = ('It says how well a sentence answers, not whether the sentence is true.',
@@ -80,6 +82,16 @@ def written(notes: Near, encoder) -> list[dict]:
     return out
 
 
+def text_of(d, r: dict) -> str: return ' '.join(d.text[slice(*room.standing(d, (int(r['start']), int(r['end']))))].split())
+
+
+def judged(documents: dict[str, dict]) -> list[dict]:
+    "The sentences that were judged for written questions, of documents that are there."
+    there = ((documents.get(r['library'], {}).get(r['doc']), r) for r in table('answer_grades.tsv'))
+    return [{'kind': 'written', 'question': r['question'], 'text': text_of(d, r), 'title': ' '.join(d.title.split()),
+             'worth': WORTH[int(r['grade'])], 'weight': 1.0} for d, r in there if d]
+
+
 def graded(documents: dict[str, dict]) -> list[dict]:
     "The graded sentences of documents that are there."
     asked, out = defaultdict(list), []
@@ -87,8 +99,7 @@ def graded(documents: dict[str, dict]) -> list[dict]:
     for n, r in enumerate(grades()):
         d = documents.get(r['library'], {}).get(r['doc'])
         if d is None or r['id'] not in asked: continue
-        text = ' '.join(d.text[slice(*room.standing(d, (int(r['start']), int(r['end']))))].split())
-        out.append({'kind': 'graded', 'question': ' '.join(asked[r['id']]), 'text': text, 'title': ' '.join(d.title.split()),
+        out.append({'kind': 'graded', 'question': ' '.join(asked[r['id']]), 'text': text_of(d, r), 'title': ' '.join(d.title.split()),
                     'grade': int(r['grade']), 'library': r['library'], 'id': r['id'], 'row': n})
     return out
 
@@ -102,6 +113,7 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     rows = graded(documents) + written(notes, encoder)
     of = {q: id for id, q in learnt_from()}
     asked = list(dict.fromkeys([q for _, q in learnt_from()] + [r['question'] for r in rows if r['kind'] == 'written']))
+    rows += judged(documents)
     for question, vector in zip(asked, unit(encoder.encode([in_literature(q) for q in asked], 'query'))):
         for near, first, some, more in ((notes, 8, 8, 4), (papers, 15, 3, 2)):
             order = near.order(vector, 60)
