@@ -2,6 +2,7 @@
 import json
 import os
 import platform
+import random
 import resource
 import sys
 from datetime import date
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cpqa.evaluation.collections import Questions
+from cpqa.evaluation.datasets import cmmqa
 from cpqa.evaluation.statistics import bootstrap
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,6 +57,12 @@ def interval(values) -> list[float]:
 def quantiles(ms) -> dict:
     "Median and 95th percentile of some times in milliseconds."
     return {'p50': round(float(np.percentile(ms, 50)), 2), 'p95': round(float(np.percentile(ms, 95)), 2)}
+
+
+def cancer_questions(questions: Questions, each: int) -> Questions:
+    "So many of a set's questions on cancer, with a right answer, drawn with a fixed seed."
+    ids = sorted(x.question.id for x in cmmqa([questions]) if x.question.gold)
+    return questions.only(random.Random(0).sample(ids, min(each, len(ids))))
 
 
 def bioasq_questions() -> list[dict]:

@@ -20,12 +20,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from common import DATA, PACKAGES, bioasq_questions, save
+from common import DATA, PACKAGES, bioasq_questions, cancer_questions, save
 
 from cpqa.core.llm_providers import language_model
 from cpqa.evaluation.answer_systems import answering, answering_report, ask_all
 from cpqa.evaluation.collections import LeakFree, Questions
-from cpqa.evaluation.datasets import SETS, cmmqa, load
+from cpqa.evaluation.datasets import SETS, load
 from cpqa.evaluation.parsing import apply_policy, read_answer
 from cpqa.evaluation.runs import Run
 from cpqa.evaluation.statistics import mcnemar, wilson
@@ -66,11 +66,7 @@ def against(a: dict[str, bool], b: dict[str, bool]) -> dict:
 
 
 def he(a) -> dict:
-    every = {name: load(name, DATA) for name in SETS}
-    drawn = {}
-    for name, questions in every.items():
-        ids = sorted(x.question.id for x in cmmqa([questions]) if x.question.gold)
-        drawn[name] = questions.only(random.Random(0).sample(ids, min(a.each, len(ids))))
+    drawn = {name: cancer_questions(load(name, DATA), a.each) for name in SETS}
     llm, right, rows = language_model(a.llm, timeout=600, window=8192), {}, []
     for system in SYSTEMS:
         qa = answering(system, llm if system != 'quotes' else None, None if system == 'cot' else a.library)

@@ -3,9 +3,10 @@
     python benchmarks/small_model.py LIBRARY --llm openai:NAME@http://127.0.0.1:8081/v1 [--questions 60] [--minutes 15] [--passages 10]
                                      [--record FILE | --replay FILE]
 
-LIBRARY is one of bioasq_beir's corpus, built by `cpqa index build`. Questions of BioASQ's round 10 are drawn with a fixed seed, in turn
-from its four kinds (yes/no, factoid, list, summary), and asked by the pipeline as `cpqa ask` does; after so many minutes no further one
-is begun, and `asked` says how many were.
+LIBRARY is one of bioasq_beir's corpus, built by `cpqa index build`. Questions of five kinds are drawn with a fixed seed and asked in turn
+by the pipeline as `cpqa ask` does: yes/no, factoid, list and summary of BioASQ's round 10, and as a fifth multiple choice, cancer questions
+of MMLU, MedQA and MedMCQA in turn, for which nobody named papers. After so many minutes no further one is begun, and `asked` says how many
+were. With --claims the confirmed and unconfirmed claims are written to a file, with their quotes, for people to label.
 
 `errors` are exceptions, and models that were silent or wrote nothing that can be read; `without an answer though evidence held one` counts
 answers that ended without a confirmed claim while a paper that the experts named was among those shown; `claims shown twice` counts claims
@@ -16,15 +17,26 @@ import argparse
 import json
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
-from common import DATA, PACKAGES, bioasq_questions, quantiles, save
+from common import DATA, PACKAGES, bioasq_questions, cancer_questions, quantiles, save
 
 from cpqa.core.llm_providers import language_model
 from cpqa.core.remarks import UNANSWERED
 from cpqa.core.text_analysis import ENGLISH
 from cpqa.evaluation.answer_systems import answering, as_asked, drawn_by_kind
 from cpqa.evaluation.datasets import load
+
+
+def five_kinds(n: int) -> list:
+    "Questions in turn: four of BioASQ's, one of multiple choice."
+    rounds = {q['_id'] for q in bioasq_questions() if q['batch'].startswith('10')}
+    every = load('bioasq-all', DATA / 'mirage' / 'rawdata' / 'bioasq')
+    free, choices = list(drawn_by_kind(every.only(rounds), n - n // 5, seed=0)), []
+    for some in (cancer_questions(load(name, DATA), 24) for name in ('mmlu', 'medqa', 'medmcqa')): choices.append(list(some))
+    choices = [q for some in zip(*choices) for q in some][:n // 5]
+    return [q for at, some in enumerate(choices) for q in (*free[4 * at:4 * at + 4], some)] + free[4 * len(choices):]
 
 
 def row(question, answer, seconds: float) -> dict:
@@ -38,6 +50,14 @@ def row(question, answer, seconds: float) -> dict:
             'held': sum(c.holds for c in answer.claims), 'near': sum(bool(c.differs) for c in answer.citations),
             'tries': told.get('tries', 0), 'rescued': told.get('rescued', ''), 'why': answer.why[0].kind if answer.why else '',
             'label': (label == question.gold) if question.gold and label else None, 'tokens': answer.usage.get('output_tokens', 0)}
+
+
+def told_claims(out: Path, question, answer):
+    "Adds the claims of an answer, with their quotes, how well these carry them and whether the check lets them through, to a file."
+    with open(out, 'a', encoding='utf-8') as f:
+        for n, claim in enumerate(answer.claims):
+            f.write(json.dumps({'question': question.id, 'claim': n, 'text': claim.text, 'quotes': [c.quote for c in claim.citations],
+                                'support': claim.support, 'confirmed': claim.holds, 'fault': claim.fault}) + '\n')
 
 
 def summed(rows: list[dict]) -> dict:
@@ -56,18 +76,20 @@ def summed(rows: list[dict]) -> dict:
 
 
 def main(a):
-    rounds = {q['_id'] for q in bioasq_questions() if q['batch'].startswith('10')}
-    every = load('bioasq-all', DATA / 'mirage' / 'rawdata' / 'bioasq')
-    questions = drawn_by_kind(every.only(rounds), a.questions, seed=0)
+    questions = five_kinds(a.questions)
     llm = language_model(a.llm, timeout=600, record=a.record, replay=a.replay, window=8192)
     qa, rows, begun = answering('pipeline', llm, a.library, passages=a.passages), [], time.monotonic()
     for q in questions:
         if time.monotonic() - begun > 60 * a.minutes: break
         start, (kind, options) = time.monotonic(), as_asked(q)
-        rows.append(row(q, qa.ask(q.question, kind, options), time.monotonic() - start))
+        answer = qa.ask(q.question, kind, options)
+        rows.append(row(q, answer, time.monotonic() - start))
+        if a.claims: told_claims(a.claims, q, answer)
         print(json.dumps(rows[-1]), flush=True)
-        if a.save: save('small_model', {'model': a.name, 'questions': 'BioASQ round 10, seed 0, in turn from each kind',
-                                        'passages': a.passages, 'wanted': a.questions, 'minutes': a.minutes, **summed(rows)}, PACKAGES)
+    told = summed(rows)
+    if a.recorded_replies: told.pop('seconds')
+    if a.save: save('small_model', {'model': a.name, 'questions': 'BioASQ round 10 and CMMQA, seed 0, in turn from each kind',
+                                    'passages': a.passages, 'wanted': a.questions, 'minutes': a.minutes, **told}, PACKAGES)
 
 
 if __name__ == '__main__':
@@ -80,5 +102,7 @@ if __name__ == '__main__':
     p.add_argument('--passages', type=int, default=10)
     p.add_argument('--record')
     p.add_argument('--replay')
+    p.add_argument('--claims', type=Path, help='a file that gets the claims with their quotes')
+    p.add_argument('--recorded-replies', action='store_true', help='seconds say nothing and are left out')
     p.add_argument('--save', action='store_true', help='write benchmarks/results/small_model.json')
     main(p.parse_args())
