@@ -1,34 +1,10 @@
 """Heads that stand on the first layers of a network in the package: what the programs that train them share."""
 import copy
-import sys
-import time
-from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from cpqa.passages.cross_encoders import TokenPair, feed, padded
-from cpqa.retrieval.openvino_models import multiply_out, shipped
-
-PAIRS = 48   # rows of a step
-
-
-class Trunk:
-    "The first layers of a network in the package: the numbers of each row of tokens, (tokens, width), in 16 bits."
-    def __init__(self, kind: str, reads_at: str):
-        import openvino
-        model = openvino.Core().read_model(shipped(kind) / 'model.xml')
-        multiply_out(model)
-        node = next(op for op in model.get_ops() if op.get_friendly_name() == reads_at)
-        self.network = openvino.compile_model(openvino.Model([node.output(0)], model.get_parameters()), 'CPU')
-        self.inputs = [p.get_friendly_name() for p in model.get_parameters()]
-
-    def read(self, rows: Sequence[TokenPair]) -> list[np.ndarray]:
-        found, order = [np.zeros(0)] * len(rows), sorted(range(len(rows)), key=lambda i: len(rows[i].ids))
-        for some in (order[i:i + 64] for i in range(0, len(order), 64)):
-            said = self.network(feed(padded([rows[i] for i in some]), self.inputs))[0]
-            for k, i in enumerate(some): found[i] = said[k, :len(rows[i].ids)].astype(np.float16)
-        return found
+from cpqa.retrieval.openvino_models import shipped
 
 
 class Head(torch.nn.Module):
@@ -46,45 +22,6 @@ class Head(torch.nn.Module):
             hidden = said[0] if isinstance(said, tuple) else said
         mean = (hidden * there[..., None]).sum(1) / there.sum(1, keepdim=True)
         return self.head(self.drop(torch.cat([hidden[:, 0], mean], -1)))
-
-
-def batch(numbers: Sequence[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
-    hidden, mask = torch.zeros(len(numbers), max(map(len, numbers)), numbers[0].shape[1]), torch.zeros(len(numbers), max(map(len, numbers)))
-    for i, n in enumerate(numbers): hidden[i, :len(n)], mask[i, :len(n)] = torch.from_numpy(n.astype(np.float32)), 1
-    return hidden, mask
-
-
-def trained(head: Head, numbers: Sequence[np.ndarray], loss_of: Callable[[torch.Tensor, np.ndarray], torch.Tensor], epochs: int, told: str,
-            body: float = 2e-4, end: float = 1e-3) -> Head:
-    "The head, trained on all rows; `loss_of` gets the outputs of some rows and their numbers."
-    torch.manual_seed(0)
-    rng, step = np.random.RandomState(0), 0
-    head.train()
-    optimizer = torch.optim.AdamW([{'params': head.layers.parameters(), 'lr': body}, {'params': head.head.parameters(), 'lr': end}])
-    steps = epochs * -(-len(numbers) // PAIRS)
-    for epoch in range(epochs):
-        order = rng.permutation(len(numbers))
-        near = [sorted(order[i:i + 40 * PAIRS], key=lambda i: len(numbers[i])) for i in range(0, len(order), 40 * PAIRS)]
-        parts, losses = [some[i:i + PAIRS] for some in near for i in range(0, len(some), PAIRS)], []
-        for k in rng.permutation(len(parts)):
-            rate, step = min(1, (step + 1) / (.06 * steps)) * max(.02, 1 - step / steps), step + 1
-            for group, most in zip(optimizer.param_groups, (body, end)): group['lr'] = most * rate
-            loss = loss_of(head(*batch([numbers[i] for i in parts[k]])), np.array(parts[k]))
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
-            optimizer.step()
-            losses.append(loss.item())
-        print(f'{time.process_time():6.0f} s  {told}, epoch {epoch + 1}: loss {np.mean(losses):.3f}', file=sys.stderr, flush=True)
-    return head.eval()
-
-
-def outputs(head: Head, numbers: Sequence[np.ndarray]) -> np.ndarray:
-    "What the head says of each row, (n, outputs)."
-    out, order = np.zeros((len(numbers), head.head.out_features)), sorted(range(len(numbers)), key=lambda i: len(numbers[i]))
-    with torch.inference_mode():
-        for some in (order[i:i + 64] for i in range(0, len(order), 64)): out[some] = head(*batch([numbers[i] for i in some])).numpy()
-    return out
 
 
 def _number(node) -> np.ndarray | None:

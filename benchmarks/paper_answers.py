@@ -90,7 +90,8 @@ def he(a) -> dict:
             'all': {system: share(found.values()) for system, found in right.items()},
             'pairs': {f'{x}, {y}': against(right[x], right[y]) for x, y in (('pipeline', 'naive'), ('pipeline', 'cot'), ('naive', 'cot'),
                                                                            ('pipeline', 'quotes'))},
-            'negative': {'questions': len(negative), **{s: share(right[s][id] for id in negative) for s in ('pipeline', 'quotes')}}}
+            'negative': {'questions': len(negative), 'ids': negative,
+                         **{s: share(right[s][id] for id in negative) for s in ('pipeline', 'quotes')}}}
 
 
 def precision_and_recall(done: Run, questions: Questions) -> dict:

@@ -48,21 +48,21 @@ class Teacher(torch.nn.Module):
 
 
 class Student(torch.nn.Module):
-    "The stance network's layers, the first of them as they are; first token and mean, then a number."
-    def __init__(self, trunk: dict, tokenizer):
+    "A network's layers, the first of them as they are; first token and mean, then a number, or several."
+    def __init__(self, trunk: dict, tokenizer, frozen: int = FROZEN, outputs: int = 1):
         super().__init__()
         form = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
         self.tokenizer, self.bert = tokenizer, BertModel(form, add_pooling_layer=False)
         self.bert.load_state_dict(trunk, strict=False)
-        self.drop, self.head = torch.nn.Dropout(.2), torch.nn.Linear(2 * 384, 1)
-        for part in (self.bert.embeddings, *self.bert.encoder.layer[:FROZEN]):
+        self.drop, self.head = torch.nn.Dropout(.2), torch.nn.Linear(2 * 384, outputs)
+        for part in (self.bert.embeddings, *self.bert.encoder.layer[:frozen]):
             part.requires_grad_(False)
             for layer in part.modules():
                 if isinstance(layer, torch.nn.Dropout): layer.p = 0.0
 
     def forward(self, **fed):
         hidden, there = self.bert(**fed).last_hidden_state, fed['attention_mask'][..., None]
-        return self.head(self.drop(torch.cat([hidden[:, 0], (hidden * there).sum(1) / there.sum(1)], -1)))[:, 0].float()
+        return self.head(self.drop(torch.cat([hidden[:, 0], (hidden * there).sum(1) / there.sum(1)], -1))).squeeze(-1).float()
 
 
 class Pairs:
@@ -108,10 +108,12 @@ def trained(network, pairs: Pairs, rows: np.ndarray, loss_of, settings, told: st
 
 @torch.inference_mode()
 def read(network, pairs: Pairs, rows: np.ndarray) -> np.ndarray:
-    "What the network says of these rows; of all others nought."
-    out, order = np.zeros(len(pairs.lengths)), rows[np.argsort(pairs.lengths[rows], kind='stable')]
+    "What the network says of these rows; of all others nought. There is one at least."
+    order = rows[np.argsort(pairs.lengths[rows], kind='stable')]
     network.to(device).eval()
-    for i in range(0, len(order), 256): out[order[i:i + 256]] = said(network, pairs.fed(order[i:i + 256])).cpu().numpy()
+    parts = [said(network, pairs.fed(order[i:i + 256])).cpu().numpy() for i in range(0, len(order), 256)]
+    out = np.zeros((len(pairs.lengths), *parts[0].shape[1:]))
+    out[order] = np.concatenate(parts)
     return out
 
 

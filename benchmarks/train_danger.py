@@ -1,8 +1,9 @@
 """Makes the danger network that comes with cpqa: a head on the encoder's first layers, from phrases of our own.
 
-    python benchmarks/train_danger.py [--out DIR] [--epochs N]   (the head, into the package, and benchmarks/results/danger.json)
-    python benchmarks/train_danger.py --bars FILE                (only its bars, from what --keep FILE wrote)
-    python benchmarks/danger.py test FILE.jsonl ...              (phrases of somebody else, with what is in the package)
+    python benchmarks/train_danger.py examples DIR               what is learnt from, as tokens (two minutes)
+    python benchmarks/teach_danger.py DIR --out TAUGHT           on a GPU, where there is one
+    python benchmarks/train_danger.py ship TAUGHT [--out DIR]    the head, into the package, and benchmarks/results/danger.json
+    python benchmarks/danger.py test FILE.jsonl ...              phrases of somebody else, with what is in the package
 
 It learns from benchmarks/labels/danger.tsv and danger_roundabout.tsv, written by sessions of a language model as patients, carers and
 bad spellers may write (half of them with drugs and relatives exchanged and letters mistyped, most with harmless sentences around
@@ -14,28 +15,26 @@ result; they are learnt as what they are).
 """
 import argparse
 import csv
+import json
 import random
 import re
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import torch
 from common import ROOT
 from danger import asked, half, made, messages, real_messages, report, row, table, varied
-from heads import Head, Trunk, outputs, trained
-from msgspec.structs import replace
+from heads import Head, all_layers, own_layers
 from scipy.special import softmax
 
-from cpqa.answering.danger_network import DANGERS, READS_AT, message_windows, prepare_danger
+from cpqa.answering.danger_network import DANGERS, message_windows, prepare_danger
 from cpqa.answering.safety import group_chances
-from cpqa.passages.cross_encoders import TokenPair
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, minilm_folder
-from cpqa.retrieval.openvino_models import About, DataUsed, Measured, load_network, read_card, write_card
+from cpqa.retrieval.openvino_models import About, DataUsed, Measured, load_network
 from cpqa.training.recipe import made_with
 
-FOLDS, LAYERS, TOKENS = 2, 2, 96
+FROZEN, TOKENS = 4, 96
 EVERY = 3          # of so many phrases made from templates one is read
 ALLOWED = (8, 14)   # messages and questions, of some 1,700 that call for no help, that may alarm when left out, by either group
 LIMITS = ('It is no triage: it misses some of those in danger, and nobody should wait for it.',
@@ -72,52 +71,62 @@ def decided(out: np.ndarray, own: list, real: list) -> tuple[tuple[float, ...], 
                              for kind, f in left.items())
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    parser.add_argument('--out', type=Path, default=ROOT / 'cpqa' / 'data' / 'models' / 'danger')
-    parser.add_argument('--keep', type=Path, help='a file for the chances of what was left out in turn')
-    parser.add_argument('--bars', type=Path, help='such a file: only the bars are set anew')
-    parser.add_argument('--epochs', type=int, default=3)
-    args, began, r = parser.parse_args(), time.time(), random.Random(0)
-    own, real, other = phrases()
-    if args.bars:
-        bars, left, figures = decided(np.load(args.bars)['out'], own, real)
-        card = read_card(args.out, 'danger')
-        write_card(args.out, replace(card, bars=bars, about=replace(card.about, figures=figures)))
-        return report(left, None, len(own), [*bars])
-    rows, trunk, tokenizer = own + real + other, Trunk('bi-encoder', READS_AT), EmbeddedEncoder().tokenizer
+def examples(out: Path):
+    "Windows of all texts, half of them varied and among harmless sentences, others as they are, and the layers to start from."
+    r, rows = random.Random(0), [text for some in phrases() for text in some]
+    own, real, _ = phrases()
+    tokenizer = EmbeddedEncoder().tokenizer
     tokenizer.no_padding()
-    tokens = lambda windows: [TokenPair(ids, [0] * len(ids)) for e in tokenizer.encode_batch(windows) for ids in (e.ids[:TOKENS],)]
-    layers = load_network('AutoModel', minilm_folder(), ('pooler',), add_pooling_layer=False)[0].encoder.layer[-LAYERS:]
     harmless = [' '.join(text.split()) for kind, text in real + own if kind == 'none']
     beside = [s for text in harmless for s in re.split(r'(?<=[.?!])\s+', text) if 3 < len(s.split()) < 20]
     read = lambda change: [(i, w) for i, (kind, text) in enumerate(rows) for w in message_windows(change(kind, text))]
     mixed = read(lambda kind, t: among(kind, varied(t, r) if r.random() < .5 else t, beside, r))
-    plain = read(lambda kind, t: t)
-    numbers, learnt = trunk.read(tokens([w for _, w in plain])), trunk.read(tokens([w for _, w in mixed]))
-    at, at_learnt = np.array([i for i, _ in plain]), np.array([i for i, _ in mixed])
-    kinds, folds = np.array([DANGERS.index(kind) for kind, _ in rows]), np.array([half(text + "fold") for _, text in rows])
-    print(f'{time.process_time():6.0f} s  {len(learnt):,} windows of {len(rows):,} texts', file=sys.stderr, flush=True)
-    def fit(keep: np.ndarray, told: str) -> Head:
-        chosen = np.flatnonzero(keep[at_learnt])
-        wanted = torch.tensor(kinds[at_learnt[chosen]])
-        loss = lambda said, part: torch.nn.functional.cross_entropy(said, wanted[part], label_smoothing=.03)
-        return trained(Head(layers, len(DANGERS)), [learnt[i] for i in chosen], loss, args.epochs, told)
-    p = np.zeros((len(at), len(DANGERS)))
-    for k in range(FOLDS):
-        head, rest = fit(folds != k, f'fold {k + 1}'), np.flatnonzero(folds[at] == k)
-        p[rest] = softmax(outputs(head, [numbers[j] for j in rest]), 1)
-    out = np.array([[chance for chance, _ in group_chances(p[at == i], text)] for i, (_, text) in enumerate(rows)])
-    if args.keep: np.savez(args.keep, out=out)
-    bars, left, figures = decided(out, own, real)
+    tokens = lambda windows: [(i, e.ids[:TOKENS]) for (i, _), e in zip(windows, tokenizer.encode_batch([w for _, w in windows]))]
+    said = {'mixed': tokens(mixed), 'plain': tokens(read(lambda kind, t: t)), 'kinds': [DANGERS.index(kind) for kind, _ in rows],
+            'folds': [half(text + 'fold') for _, text in rows]}
+    out.mkdir(parents=True, exist_ok=True)
+    (out / 'examples.json').write_text(json.dumps(said))
+    layers = load_network('AutoModel', minilm_folder(), ('pooler',), add_pooling_layer=False)[0].state_dict()
+    above = {name: w for name, w in layers.items() if name.startswith('encoder.') and int(name.split('.')[2]) >= FROZEN}
+    torch.save({name: w.half() for name, w in (all_layers('bi-encoder') | above).items()}, out / 'trunk.pt')
+    tokenizer.save(str(out / 'tokenizer.json'))
+    (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
+    print(f'{len(mixed):,} windows of {len(rows):,} texts')
+
+
+def ship(taught: Path, out: Path):
+    own, real, other = phrases()
+    rows, left_out = own + real + other, np.load(taught / 'left.npz')
+    at, p = np.array([i for i, (_, text) in enumerate(rows) for _ in message_windows(text)]), softmax(left_out['logits'], 1)
+    chances = np.array([[c for c, _ in group_chances(p[at == i], text)] for i, (_, text) in enumerate(rows)])
+    bars, left, figures = decided(chances, own, real)
+    state = torch.load(taught / 'head.pt', map_location='cpu', weights_only=True)
+    head = Head(own_layers('bi-encoder', FROZEN), len(DANGERS))
+    place = lambda name: name.removeprefix('bert.encoder.layer.').partition('.')
+    head.layers.load_state_dict({f'{int(n) - FROZEN}.{rest}': w.float() for name, w in state.items() if name.startswith('bert')
+                                 for n, _, rest in [place(name)]})
+    head.head.load_state_dict({name.removeprefix('head.'): w.float() for name, w in state.items() if name.startswith('head.')})
     used = (DataUsed('phrases of our own', 'Apache-2.0', len(own), 'written by sessions of a language model'),
             DataUsed('MeQSum, LiveQA, BioASQ, PubMedQA, MedQuAD, our patients\' questions, templates', '', len(rows) - len(own),
                      'harmless but for the templates; read where they lie'))
-    left_out = (f'{len(messages(1)):,} messages of MeQSum: for measuring',)
     command = ' '.join(['python', 'benchmarks/train_danger.py', *sys.argv[1:]])
-    about = About(f'the encoder of cpqa and {MINILM}', 'Apache-2.0', 'Apache-2.0', used, left_out, figures, made_with(), command, LIMITS)
-    prepare_danger(fit(np.ones(len(rows), bool), 'all'), tokenizer, args.out, bars, about=about)
-    report(left, round(time.time() - began), len(own), [*bars])
+    about = About(f'the encoder of cpqa and {MINILM}', 'Apache-2.0', 'Apache-2.0', used,
+                  (f'{len(messages(1)):,} messages of MeQSum: for measuring',), figures, made_with(), command, LIMITS)
+    tokenizer = EmbeddedEncoder().tokenizer
+    tokenizer.no_padding()
+    prepare_danger(head.eval(), tokenizer, out, bars, about=about)
+    report(left, int(left_out['seconds']), len(own), [*bars])
+    print(f"taught on {left_out['device']}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('what', choices=('examples', 'ship'))
+    parser.add_argument('folder', type=Path)
+    parser.add_argument('--out', type=Path, default=ROOT / 'cpqa' / 'data' / 'models' / 'danger')
+    a = parser.parse_args()
+    if a.what == 'examples': examples(a.folder)
+    else: ship(a.folder, a.out)
 
 
 if __name__ == '__main__': main()

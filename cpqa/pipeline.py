@@ -10,7 +10,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace as replaced
 from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
@@ -21,6 +21,7 @@ from .core.errors import CpqaError
 from .core.llm import LLM
 from .core.progress import Progress
 from .core.records import Answer, AnswerKind, Document, Hit
+from .core.remarks import in_words
 from .libraries import AnyEncoder, check_encoder, check_library, demo_library, encoder_of, remembered_encoder
 from .literature.library import Library
 from .passages.calibration import calibrator
@@ -451,6 +452,16 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
     return replace(answer, question=message, first=first, notes=(*said, *answer.notes),
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
 
+def _quoted_instead(qa: _Steps, answer: Answer, g: Gathered) -> Answer:
+    "Sentences of the papers, where none of a model's claims holds; the answer as it is where no sentence answers, or options are given."
+    if not answer.abstained or not answer.why or answer.why[0].kind != 'none confirmed' or g.kind == 'choice': return answer
+    plain = replaced(qa.reading, llm=None, reader='', adaptive=False, check='')
+    quoted = made_reader(Tools(plain, lambda: qa.support, lambda asked: asked)).read(g)
+    if quoted.abstained: return answer
+    said = f'{in_words(answer.why[0])} Sentences of the papers are quoted instead.'
+    return replace(quoted, notes=(said, *quoted.notes), usage=answer.usage,
+                   trace={**quoted.trace, 'model': answer.trace['reader'] | {'why': 'none confirmed'}})
+
 def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
     t, whole, found = Timings(), Timings(), list[Gathered]()
     def look(asked: Gathered) -> Gathered:
@@ -461,6 +472,7 @@ def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: O
     with whole.stage('ask'):
         reader = made_reader(Tools(qa.reading, lambda: qa.support, look))
         answer = reader.read(look(asked) if reader.wants_evidence else asked)
+    if found: answer = _quoted_instead(qa, answer, found[0])
     t['read'] = round(whole['ask'] - whole.get('look', 0.0), 2)   # a model may look for evidence while it reads, or not at all
     if found: answer = _with_evidence(answer, found[0])
     papers = found[0].documents if found else {}
