@@ -129,6 +129,7 @@ def main():
     parser.add_argument('--teacher', required=True)
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
+    parser.add_argument('--students-left-out', type=int, default=2, help='the same of students; 0: none, and the column left_out stays')
     parser.add_argument('--teachers-left-out', type=int, default=3, help='parts of the questions, each of which one teacher does not see')
     a = parser.parse_args()
     torch.manual_seed(0)
@@ -172,18 +173,20 @@ def main():
     tokenizer = AutoTokenizer.from_pretrained(a.pairs)
     pairs, odds = Pairs(tokenizer, rows), np.zeros(len(rows))
     fresh = lambda: Student({name: w.float() for name, w in trunk.items()}, tokenizer)
-    for k in range(2):
-        student = trained(fresh(), pairs, np.flatnonzero((group < 0) | (group % 2 != k)), taught, STUDENT, f'student but for {k}', a.steps)
-        rest = graded[group[graded] % 2 == k]
+    parts = a.students_left_out
+    for k in range(parts):
+        others = np.flatnonzero((group < 0) | (group % parts != k))
+        student = trained(fresh(), pairs, others, taught, STUDENT, f'student but for {k}', a.steps)
+        rest = graded[group[graded] % parts == k]
         odds[rest] = read(student, pairs, rest)[rest]
-    tell('student left out', odds[graded], graded)
+    if parts: tell('student left out', odds[graded], graded)
     student = trained(fresh(), pairs, every, taught, STUDENT, 'student, all', a.steps)
     a.out.mkdir(parents=True, exist_ok=True)
     own = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
     torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if own(name)}, a.out / 'answer.pt')
     machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
     (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'device': machine, 'torch': torch.__version__,
-                                                 'left_out': {str(i): round(float(odds[i]), 3) for i in graded}}))
+                                                 'left_out': {str(i): round(float(odds[i]), 3) for i in graded if parts}}))
 
 
 if __name__ == '__main__': main()
