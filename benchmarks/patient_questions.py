@@ -20,6 +20,9 @@ ones (d...) for the demo notes and 40 (r...) for the 329 full texts alone are of
 `demo, common questions` are 120 (y..., z...) of what patients ask most, written and graded after the answer network had learnt from a
 larger one, by sessions that knew neither; z... are the 28 that are near to one that is learnt from (cosine above .85), as common
 questions are. `demo, common questions, before` are the same with the network and the weights before.
+`demo, other common questions` are 120 more (a...), written and graded likewise, asked of the network that also learnt from what it had
+wrongly taken for answers. Four other sessions searched all notes for a sentence that answers each (answerable.tsv: 2 answers it or its main
+part, 1 is of real use, 0 none), so that what is refused can be told from what is not there.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
@@ -39,6 +42,7 @@ from cpqa.evaluation.statistics import wilson
 GRADED = ('demo: the reader of 2026-11-24, before names were found in all their forms; rct: 4,145 abstracts and 329 whole papers, with '
           'weights of their own; bioasq: a reader before; November 25 and 26: the readers of these evenings')
 LABELS = ROOT / 'benchmarks' / 'labels'
+OTHERS = 'demo, other common questions'
 
 
 def table(name: str) -> list[dict]:
@@ -70,13 +74,23 @@ def summary(rows: list[dict]) -> dict:
             'wrong labels': sum(r['wrong_label'] == '1' for r in rows), 'dangerous': sum(r['dangerous'] == '1' for r in rows)}
 
 
+def answerable(rows: list[dict]) -> dict:
+    "Of the questions to which the notes hold an answer, or something of use, or nothing: how many are answered usefully."
+    of_use, of_grade = {r['id'] for r in rows if r['first'] in ('1', '2')}, {}
+    for r in table('answerable.tsv'): of_grade.setdefault(r['grade'], set()).add(r['id'])
+    sets = {'an answer is there': of_grade['2'], 'something of use is there': of_grade['1'] | of_grade['2'],
+            'nothing is there': of_grade['0']}
+    return {name: share(len(of_use & ids), len(ids)) for name, ids in sets.items()}
+
+
 def main(words: list[str]):
     if words[:1] == ['answers'] and len(words) in (2, 3): return screens(Path(words[1]), words[2] if len(words) == 3 else None)
     if words != ['grades']: sys.exit(__doc__)
     rows = table('patient_grades.tsv')
     save('patient_questions', {'graded': GRADED, 'grader': 'a language-model session, blind to the system; no second reader',
                                'libraries': {name: summary([r for r in rows if r['library'] == name])
-                                             for name in dict.fromkeys(r['library'] for r in rows)}})
+                                             for name in dict.fromkeys(r['library'] for r in rows)},
+                               'answered usefully, by what the notes hold': answerable([r for r in rows if r['library'] == OTHERS])})
 
 
 if __name__ == '__main__': main(sys.argv[1:])

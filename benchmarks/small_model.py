@@ -8,10 +8,10 @@ by the pipeline as `cpqa ask` does: yes/no, factoid, list and summary of BioASQ'
 of MMLU, MedQA and MedMCQA in turn, for which nobody named papers. After so many minutes no further one is begun, and `asked` says how many
 were. With --claims the confirmed and unconfirmed claims are written to a file, with their quotes, for people to label.
 
-`errors` are exceptions, and models that were silent or wrote nothing that can be read; `without an answer though evidence held one` counts
-answers that ended without a confirmed claim while a paper that the experts named was among those shown; `claims shown twice` counts claims
-of one answer that say the same. `papers right` are answers that cite a paper the experts named. `asked once more`, `rescued` and `found by
-the nearest span` say what it took.
+Where none of the model's claims holds, sentences of the papers answer (`quoted instead`). `errors` are exceptions, and models that were
+silent or wrote nothing that can be read; `without an answer though evidence held one` counts answers that ended without a confirmed claim
+while a paper that the experts named was among those shown; `claims shown twice` counts claims of one answer that say the same. `papers
+right` are answers that cite a paper the experts named. `asked once more`, `rescued` and `found by the nearest span` say what it took.
 """
 import argparse
 import json
@@ -41,7 +41,7 @@ def five_kinds(n: int) -> list:
 
 def row(question, answer, seconds: float) -> dict:
     "What is counted of an answer."
-    told, gold = answer.trace.get('reader', {}), set(question.gold_pmids)
+    told, gold = answer.trace.get('model') or answer.trace.get('reader', {}), set(question.gold_pmids)
     texts = [' '.join(ENGLISH.analyze(c.text)) for c in answer.claims]
     label = next((k for k, text in question.options.items() if text == answer.label), '')
     return {'kind': question.kind, 'seconds': round(seconds, 1), 'abstained': answer.abstained,
@@ -49,7 +49,8 @@ def row(question, answer, seconds: float) -> dict:
             'right paper': bool(gold & set(answer.used_PMIDs)), 'twice': len(texts) - len(set(texts)), 'claims': len(texts),
             'held': sum(c.holds for c in answer.claims), 'near': sum(bool(c.differs) for c in answer.citations),
             'tries': told.get('tries', 0), 'rescued': told.get('rescued', ''), 'why': answer.why[0].kind if answer.why else '',
-            'label': (label == question.gold) if question.gold and label else None, 'tokens': answer.usage.get('output_tokens', 0)}
+            'quoted': 'model' in answer.trace, 'label': (label == question.gold) if question.gold and label else None,
+            'tokens': answer.usage.get('output_tokens', 0)}
 
 
 def told_claims(out: Path, question, answer):
@@ -64,7 +65,7 @@ def summed(rows: list[dict]) -> dict:
     held = [r for r in rows if r['shown']]
     labels = [r['label'] for r in rows if r['label'] is not None]
     return {'asked': len(rows), 'kinds': dict(Counter(r['kind'] for r in rows)), 'errors': sum(r['error'] for r in rows),
-            'answered': sum(not r['abstained'] for r in rows),
+            'answered': sum(not r['abstained'] for r in rows), 'quoted instead': sum(r['quoted'] for r in rows),
             'without an answer': dict(Counter(r['why'] for r in rows if r['abstained'])),
             'evidence held one': len(held), 'without an answer though evidence held one': sum(r['abstained'] for r in held),
             'claims': sum(r['claims'] for r in rows), 'claims confirmed': sum(r['held'] for r in rows),
