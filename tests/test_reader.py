@@ -12,6 +12,7 @@ from cpqa.answering.quoting_reader import (MOST, SIGNS, QuoteWeights, QuotingRea
                                             shipped_quote_weights, standing)
 from cpqa.answering.readers import Gathered
 from cpqa.answering.stance import Stance
+from cpqa.answering.subject import about_it, subject_of
 from cpqa.answering.verdict import Heard, asks_for_label, shipped_verdict, verdict
 from cpqa.core.records import Correction, Document, Evidence, Passage
 from cpqa.pipeline import CancerQA, Finding
@@ -212,3 +213,10 @@ def test_a_verdict_turns_around_with_what_is_said_and_counts_each_paper_once(hea
     assert said.label in ('', 'yes', 'no', 'maybe') and turned.counts['unclear'] == said.counts['unclear']
     if said.label == 'yes': assert said.counts['for'] and turned.label == 'no'   # a no takes less than a yes
     if said.label == 'maybe': assert said.counts['for'] and said.counts['against']
+
+
+def test_what_bcg_does_is_not_answered_by_a_page_on_something_else():
+    asked = subject_of('my bladder burns after BCG and i feel like i have the flu, is that normal')
+    infection, treatment = (Document(id, title, 'Burning on passing water is a sign of it.') for id, title in (
+        ('1', 'Bladder infection'), ('2', 'Treatment with Bacillus Calmette-Guerin')))
+    assert not about_it(asked, infection) and about_it(asked, treatment)
