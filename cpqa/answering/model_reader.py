@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Points', 'ALONE', 'NO_ANSWER', 'usage_of', 'carried', 'unconfirmed', 'response_text', 'counted', 'against_itself',
-           'LLMReader', 'AdaptiveReader', 'added', 'model_reader', 'adaptive_reader']
+           'names_another', 'LLMReader', 'AdaptiveReader', 'added', 'model_reader', 'adaptive_reader']
 
 # %% ../../nbs/answering/model_reader.ipynb #3f71c1c9
 import re
@@ -100,6 +100,12 @@ def against_itself(label: str, counts: Mapping[str, int]) -> bool:
     for_, against = counts.get('for', 0), counts.get('against', 0)
     return label == 'yes' and against > 0 == for_ or label == 'no' and for_ > 0 == against
 
+def names_another(label: str, options: Mapping[str, str], claims: Sequence[CheckedClaim]) -> bool:
+    "Do the claims that hold name other options word by word, and not the one that the label is of? Options of three letters say nothing."
+    said = [f' {_letters(c.text)} ' for c in claims if c.holds]
+    named = {key for key, text in options.items() if len(t := _letters(text)) > 3 and any(f' {t} ' in s for s in said)}
+    return bool(named) and label not in named
+
 # %% ../../nbs/answering/model_reader.ipynb #2fd1a1ce
 ALONE = remark('alone')
 _NOT_CONFIRMED = 'There is no answer here that the literature at hand confirms.'
@@ -144,23 +150,26 @@ def _supported(reader: 'LLMReader', blank: Answer, draft: Draft, documents: Mapp
     counts = counted(blank.question, standing, reader.direction) if reader.direction and draft.kind == 'yesno' else {}
     made = len(checked.claims) + checked.dropped
     checks = dict(dropped=checked.dropped, failed=made - len(standing))
-    denied = against_itself(draft.label, counts)
+    given = labelled(draft.kind, options)
+    other = draft.kind == 'choice' and bool(draft.label) and names_another(draft.label, given, standing)
+    denied, label = against_itself(draft.label, counts), '' if other else draft.label   # an option is not chosen in the model's place
     why = abstention(Grounds(claims=made, held=len(standing), named=len(draft.items), carried=len(items),
                              denied=denied and reader.strict, faults=checked.faults))
     so_far = replace(_noted(blank, why, **checks), claims=checked.claims, counts=counts)
     if why: return so_far
-    response = response_text(draft.kind, draft.label, labelled(draft.kind, options), items,
+    response = response_text(draft.kind, label, given, items,
                              [*map(_line, standing), unconfirmed(checked.claims)])
-    return replace(so_far, response=response, abstained=False, why=_how_much(draft, standing, items, checked, denied), label=draft.label,
-                   label_by='model' if draft.label else '', items=items, citations=checked.citations, told=_tells(draft.label, items, True))
+    doubt = 'label withheld' if other else 'label denied' * denied
+    return replace(so_far, response=response, abstained=False, why=_how_much(draft, standing, items, checked, doubt), label=label,
+                   label_by='model' if label else '', items=items, citations=checked.citations, told=_tells(label, items, True))
 
-def _how_much(draft: Draft, standing: Sequence[CheckedClaim], items: Sequence[str], checked: Checked, denied: bool) -> tuple[Remark, ...]:
+def _how_much(draft: Draft, standing: Sequence[CheckedClaim], items: Sequence[str], checked: Checked, doubt: str) -> tuple[Remark, ...]:
     made, left = len(checked.claims) + checked.dropped, len(draft.items) - len(items)
     failed = made - len(standing)
     return (remark('confirmed', held=len(standing), claims=made),
             *([remark('failed', *checked.faults, n=failed, left_out=bool(checked.dropped))] if failed else []),
             *([remark('items left out', n=left)] if left > 0 else []), *([remark('picked', n=checked.picked)] if checked.picked else []),
-            *([remark('label denied')] if denied else []))
+            *([remark(doubt)] if doubt else []))
 
 # %% ../../nbs/answering/model_reader.ipynb #8a1c1f2d
 def _grounds(reader: 'LLMReader', g: Gathered) -> Grounds:

@@ -130,6 +130,7 @@ _QUALITIES: Mapping[str, _Words] = {
     'second reading': _second_reading,
     'items left out': '{n} named without a confirmed claim: left out.',
     'picked': 'For {n} the model gave no quote that carries it, and the nearest sentence of its papers was taken.',
+    'label withheld': 'The option that the language model chose is not the one that its own claims name, so none is given.',
     'label denied': 'By our rules, the quotes point the other way than the label of the language model: read them before you believe it.',
 }
 
