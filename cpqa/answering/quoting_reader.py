@@ -188,13 +188,14 @@ def _repeats(said: str, taken: str, one_paper: bool) -> bool:
     return len(x & y) >= (_SAME_IN_A_PAPER if one_paper and not more else _SAME) * max(1, len(x | y))
 
 def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners: Sequence[str], n: int, floor: float,
-         ways: Sequence[str]) -> list[int]:
+         ways: Sequence[str], again: float = 0.0) -> list[int]:
     """Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless they point different `ways`), at
-    most two of one document."""
+    most two of one document, the second of these not below `again`."""
     taken: list[int] = []
     for i in order:
         repeated = any(ways[i] == ways[j] and _repeats(texts[i], texts[j], owners[i] == owners[j]) for j in taken)
-        crowded = sum(owners[j] == owners[i] for j in taken) >= 2
+        beside = sum(owners[j] == owners[i] for j in taken)
+        crowded = beside >= 2 or beside == 1 and scores[i] < again
         if scores[i] >= floor and not repeated and not crowded: taken.append(i)
         if len(taken) == n: break
     return taken
@@ -406,7 +407,8 @@ def _quotes(reader: 'QuotingReader', given: _Scored, found: _Found, said: Verdic
     weights, label = given.scale, said.label if said else ''
     floor = max(weights.least, weights.keep * float(given.scores.max()) if not label else 0)
     owners, texts = [d.id for d, _ in found], [d.text[a:b] for d, (a, b) in found]
-    taken = pick(by_label(given.order, label, ways), given.scores, texts, owners, reader.quotes, floor, ways)
+    again = weights.close if 'answers' in weights.weights and not label else 0.0   # of the same paper only what is sure by itself
+    taken = pick(by_label(given.order, label, ways), given.scores, texts, owners, reader.quotes, floor, ways, again)
     carried = all(any(ways[i] == way for i in taken) for way in _CARRIES.get(label, ()))
     if carried: return taken, label
     floor = max(floor, weights.keep * float(given.scores.max()))   # no label without a quote that points its way
