@@ -209,8 +209,15 @@ class Fitted(Record, frozen=True):
     tokens: int = 0            # about how many the model will read
 
 # %% ../../nbs/answering/prompts.ipynb #e3fe4960
+_YES_OR_NO = f'Decide whether the answer is yes or no. Take "{NO_LABEL}" only where nothing that is known speaks for either.'
+
+def _order(prompt: Prompt, kind: AnswerKind, schema: dict[str, Any]) -> str:
+    "What is asked for; a maybe is not spoken of where the form of the reply has none."
+    plain = kind == 'yesno' and prompt.asks[kind] == _ASKS[kind] and 'maybe' not in schema['properties']['label']['enum']
+    return _YES_OR_NO if plain else prompt.asks[kind]
+
 def _messages(prompt: Prompt, kind: AnswerKind, schema: dict[str, Any], data: dict[str, Any]) -> tuple[Message, ...]:
-    asked = f'{prompt.asks[kind]}\nThe form of the reply: {schema_in_words(schema)}\n\n{as_data(data)}'
+    asked = f'{_order(prompt, kind, schema)}\nThe form of the reply: {schema_in_words(schema)}\n\n{as_data(data)}'
     return Message('system', prompt.system.strip()), Message('user', asked)
 
 def fitted(
