@@ -452,6 +452,7 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
     return replace(answer, question=message, first=first, notes=(*said, *answer.notes),
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
 
+# %% ../nbs/pipeline.ipynb #01e50134
 def _quoted_instead(qa: _Steps, answer: Answer, g: Gathered) -> Answer:
     "Sentences of the papers, where none of a model's claims holds; the answer as it is where no sentence answers, or options are given."
     if not answer.abstained or not answer.why or answer.why[0].kind != 'none confirmed' or g.kind == 'choice': return answer
