@@ -8,7 +8,7 @@ alone, so that it runs where cpqa is not installed.
 The teacher, 110 million weights, reads question and sentence together. It learns first from written questions, whose own sentence counts 1
 and others little, then from graded sentences. What it says of every pair, of those that nobody graded too, is what the student learns from,
 beside the labels that are known, of written questions at half their weight: the first layers of the stance network, which stay as they
-are, and four of its own.
+are, and four of its own. The student reads each question in three wordings, of which the teacher judged the first alone.
 For `left_out` the graded questions are halved: a student that saw no pair of one half, graded or not, says what it thinks of that half.
 The teacher had seen it, so what it passes on through other questions can flatter these figures a little; `teacher left out` are those of
 teachers that did not see a third (--teachers-left-out 0 spares them), and what new questions say is told by patient_questions.py.
@@ -27,7 +27,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 FROZEN, TOKENS = 2, 160
 TEACHER = {'written': (1, 48, 3e-5, 1e-3), 'graded': (2, 32, 2e-5, 2e-4)}   # epochs, pairs a step, rate of the body and of the head
-STUDENT = (3, 96, 2e-4, 1e-3)
+STUDENT = (1, 96, 2e-4, 1e-3)           # once in each wording
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
 device = 'cuda' if torch.cuda.is_available() else 'cpu'
 
@@ -171,22 +171,27 @@ def main():
     taught = lambda out, part: loss(out, soft[part]) + (loss(out, label[part], reduction='none') * known[part]).mean()
     trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)
     tokenizer = AutoTokenizer.from_pretrained(a.pairs)
-    pairs, odds = Pairs(tokenizer, rows), np.zeros(len(rows))
+    wordings = [rows, *([{**r, 'asked': r['also'][n]} for r in rows] for n in (0, 1))]
+    pairs, n, odds = Pairs(tokenizer, [r for some in wordings for r in some]), len(rows), np.zeros((2, len(rows)))
+    of_wordings = lambda out, part: taught(out, part % n)
+    thrice = lambda some: np.concatenate([some + k * n for k in range(len(wordings))])
     fresh = lambda: Student({name: w.float() for name, w in trunk.items()}, tokenizer)
     parts = a.students_left_out
     for k in range(parts):
         others = np.flatnonzero((group < 0) | (group % parts != k))
-        student = trained(fresh(), pairs, others, taught, STUDENT, f'student but for {k}', a.steps)
+        student = trained(fresh(), pairs, thrice(others), of_wordings, STUDENT, f'student but for {k}', a.steps)
         rest = graded[group[graded] % parts == k]
-        odds[rest] = read(student, pairs, rest)[rest]
-    if parts: tell('student left out', odds[graded], graded)
-    student = trained(fresh(), pairs, every, taught, STUDENT, 'student, all', a.steps)
+        for way in (0, 1): odds[way, rest] = read(student, pairs, rest + way * n)[rest + way * n]
+    if parts:
+        for name, some in (('', odds[0]), (', as asked', odds[1]), (', the better of both', odds.max(0)), (', the mean of both', odds.mean(0))):
+            tell(f'student left out{name}', some[graded], graded)
+    student = trained(fresh(), pairs, thrice(every), of_wordings, STUDENT, 'student, all', a.steps)
     a.out.mkdir(parents=True, exist_ok=True)
     own = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
     torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if own(name)}, a.out / 'answer.pt')
     machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
     (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'device': machine, 'torch': torch.__version__,
-                                                 'left_out': {str(i): round(float(odds[i]), 3) for i in graded if parts}}))
+                                                 'left_out': {str(i): [round(float(o), 3) for o in odds[:, i]] for i in graded if parts}}))
 
 
 if __name__ == '__main__': main()

@@ -12,11 +12,13 @@ each library, each graded by somebody blind (quote_grades.tsv). And others that 
 these questions: what the large network says of them is passed on.
 The log odds of a network that did not learn from a question go into the column left_out of quote_grades.tsv, which quote_weights.py weighs
 beside the other signs.
+Each pair is learnt three times: with the question as papers would put it, as it was asked, and with a word mistyped.
 """
 import argparse
 import csv
 import json
 import random
+import re
 import shutil
 import sys
 from collections import defaultdict
@@ -25,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from common import ROOT, save
+from danger import mistyped
 from heads import Head, all_layers, own_layers
 from quote_weights import grades, learnt_from, named, table
 from tokenizers import Tokenizer
@@ -46,6 +49,12 @@ NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and
 OF_PAPERS = 15_000                       # sentences of papers, drawn
 LIMITS = ('It says how well a sentence answers, not whether the sentence is true.',
           'It learnt from English: from our own notes, and from trials.')
+
+
+def slipped(question: str, rng: random.Random) -> str:
+    "The question with a word mistyped, as a speller may leave it."
+    long = [w for w in re.findall('[a-z]+', question) if len(w) > 4]
+    return re.sub(rf'\b{word}\b', mistyped(word, rng), question, count=1) if long and (word := rng.choice(long)) else question
 
 
 def unit(m: np.ndarray) -> np.ndarray: return m / np.linalg.norm(m, axis=1, keepdims=True)
@@ -122,7 +131,8 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     out.mkdir(parents=True, exist_ok=True)
     with open(out / 'pairs.jsonl', 'w', encoding='utf-8') as f:
         for r in rows:
-            said = {'asked': in_literature(r['question']), 'said': sentence_and_title(r['text'], r['title'])}
+            said = {'asked': in_literature(r['question']), 'also': [r['question'], slipped(r['question'], rng)],
+                    'said': sentence_and_title(r['text'], r['title'])}
             f.write(json.dumps(said | {'id': of.get(r['question'], '')} | r) + '\n')
     torch.save({name: w.half() for name, w in all_layers('stance').items()}, out / 'trunk.pt')
     shutil.copy(shipped('stance') / 'tokenizer.json', out)

@@ -37,6 +37,7 @@ from .retrieval.patient_words import both_forms
 from .retrieval.query_ladder import Rewriter
 from .retrieval.rewriters import rewriter
 from .retrieval.sources import Meaning, PubMedSource, Scope, Shelved, Source as SearchedSource, opened_source, scope_of
+from .retrieval.spelling import Speller
 from .retrieval.term_search import Search, TermRetriever, fuse, in_both_forms
 from .retrieval.vectors import DenseRetriever, PassageVectors, Split, VectorPart, Vectors
 
@@ -114,9 +115,11 @@ class Finding:
         if self.budget_ms is not None and not self.budget_ms >= 0:
             raise CpqaError(f'the budget is in milliseconds, at least 0, got {self.budget_ms}')
 
-    def rewriter(self, scope: Scope, llm: LLM | None = None) -> Rewriter:
-        "The rewriter that is meant, for some with `llm`: a source is searched by a ladder, a library alone as the question stands."
-        how = self.rewrite or (AsIs.name if scope.as_it_stands else 'rules')
+    def rewriter(self, scope: Scope, llm: LLM | None = None, held: Callable[[str], bool] = lambda word: False) -> Rewriter:
+        """The rewriter that is meant, for some with `llm`: a source is searched by a ladder, a library alone as the question stands, its
+        spelling corrected but for words that are `held` there."""
+        if self.rewrite is None and scope.as_it_stands: return AsIs(Speller(held))
+        how = self.rewrite or 'rules'
         if not isinstance(how, str): return how
         return AsIs() if how == AsIs.name else rewriter(how, llm)
 
@@ -198,11 +201,13 @@ class _Opened:
         return _Opened(self.engines, self.library.folder if self.shelf is not None else None)
 
 # %% ../nbs/pipeline.ipynb #ca35579e
+_NO_SLIP = 3   # documents
+
 class _Parts:
     "What `CancerQA` opens when it is needed."
     def __init__(self, scope: Scope, finding: Finding, reading: Reading, progress: Progress | None):
         self.scope, self.finding, self.reading, self.progress = scope, finding, reading, progress
-        self.rewriter, self.engines = finding.rewriter(scope, reading.model), _Engines(scope, finding, progress)
+        self.rewriter, self.engines = finding.rewriter(scope, reading.model, self.holds), _Engines(scope, finding, progress)
         self.without: frozenset[str] = frozenset()   # ids that must not be used
         self.opened = _Opened(self.engines, scope.shelf)
 
@@ -210,6 +215,10 @@ class _Parts:
         "These parts as they are now, for one question: the library is the one that lies in its place."
         self.opened = self.opened.newest()
         return copy.copy(self)
+
+    def holds(self, word: str) -> bool:
+        "Do some documents of the library hold the word, or a form of it, so that it is no slip?"
+        return TermRetriever(self.library).held(word) >= _NO_SLIP
 
     @property
     def as_is(self) -> bool: return isinstance(self.rewriter, AsIs)

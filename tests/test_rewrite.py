@@ -138,7 +138,7 @@ def test_a_corrected_word_is_asked_for_as_it_was_written_too():
 
 
 def test_without_a_list_of_english_words_nothing_is_corrected(monkeypatch):
-    monkeypatch.setattr('cpqa.retrieval.rule_rewriter.english_words', dict)
+    monkeypatch.setattr('cpqa.retrieval.spelling.english_words', dict)
     r = RuleRewriter().rewrite('can colon polips turn to canser')
     assert r.question == 'can colon polips turn to canser' and 'spelling was not checked' in r.notes[0]
 

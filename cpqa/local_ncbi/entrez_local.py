@@ -33,7 +33,7 @@ from .entrez_replies import (
     TEXT, Database, Links, Page, Reply, ReplyBody, TooLarge, failure, info_reply, link_reply, node, post_reply, reply,
     search_reply, spell_reply, summary_reply, xml_of_parts)
 from ..retrieval.pubmed_query import QueryError
-from ..retrieval.spelling import mishearings, slips, within
+from ..retrieval.spelling import slips, sound, within
 
 # %% ../../nbs/local_ncbi/entrez_local.ipynb #4594460e
 class Refused(Exception):
@@ -404,11 +404,9 @@ def corrected(word: str, known: Mapping[str, int]) -> str:
     "The word of `known` that was meant; the word itself if it is known, or nothing like it is."
     small = word.lower()
     if len(word) < 4 or small in known or small in ('and', 'or', 'not'): return word
-    heard = mishearings(small)
-    found = {w for w in slips(small) | heard if w in known}
-    if not found and len(small) > 6:
-        alike = within(small, known, 5)     # a mishearing changes four letters at most
-        found = within(small, alike) | {w for n in heard for w in within(n, alike, 1)}
+    alike, heard = within(small, known, 4), sound(small)
+    found = {w for w in slips(small) if w in known} | {w for w in alike if sound(w) == heard}
+    if not found and len(small) > 6: found = within(small, alike)
     return max(found, key=lambda w: (known[w], w), default=word)
 
 def _pieces(query: str, known: Mapping[str, int]) -> list[tuple[str, bool]]:

@@ -27,6 +27,7 @@ from ..literature.pmc import review
 from .patient_words import both_forms
 from .term_search import RRF_K, Retriever, falling, fuse, in_both_forms, reciprocal_rank_fusion
 from .query_ladder import BooleanQuery, Result, Rewriter, Rewriting, Rung, walk
+from .spelling import Speller
 
 # %% ../../nbs/retrieval/dual_path.ipynb #9f4bb4f9
 def routes(dense: Sequence[Hit], terms: Sequence[Hit]) -> dict[str, str]:
@@ -99,10 +100,13 @@ class Retrieval(Record, frozen=True):
 
 # %% ../../nbs/retrieval/dual_path.ipynb #53c63b6a
 class AsIs:
-    "The rewriter that leaves a question as it is: a ladder of one rung."
+    "The rewriter that leaves a question as it is, but for what a `speller` puts right: a ladder of one rung."
     name = 'as-is'
+    def __init__(self, speller: Speller | None = None): self.speller = speller
+
     def rewrite(self, question: str) -> Rewriting:
-        return Rewriting(question, (BooleanQuery(question, 'the question as it is'),), (question,), (), self.name)
+        text, _, notes = self.speller.read(question) if self.speller else (question, (), ())
+        return Rewriting(text, (BooleanQuery(text, 'the question as it is'),), (text,), notes, self.name)
 
     def ladder(self, question: str) -> list[BooleanQuery]: return list(self.rewrite(question).rungs)
 

@@ -216,22 +216,15 @@ class RuleRewriter:
         self.lexicon = lexicon or Lexicon.load()
         self.speller = Speller(vocabulary, espell) if speller else None
 
-    def _spell(self, text: str) -> tuple[str, dict[str, str], list[str]]:
-        "The corrected text, what was written for each corrected word, and remarks."
-        if not self.speller: return text, {}, []
-        if not english_words():
-            return text, {}, ["the spelling was not checked: there is no list of English words, which comes with  pip install symspellpy"]
-        self.speller.troubles.clear()
-        text, changes = self.speller.correct(text)
-        return text, {c.meant: c.written for c in changes}, [f'read {c.meant!r} for {c.written!r}' for c in changes] + self.speller.troubles
-
     def rewrite(self, question: str) -> Rewriting:
         "The ladder of a `question`. Raises `CpqaError` where it holds no word."
-        text, written, notes = self._spell(calmed(cleaned(question)))
+        plain = calmed(cleaned(question))
+        text, changes, notes = self.speller.read(plain) if self.speller else (plain, (), ())
+        written = {c.meant: c.written for c in changes}
         concepts, phrases = concepts_of(text, self.lexicon, written)
         concepts = concepts or [word_concept(t) for t in _TOKEN.findall(text) if t[0].isalnum()]
         if not concepts: raise CpqaError(f'the question {question[:40]!r} holds no word to search for: ask about something')
-        return Rewriting(text, rungs_of(concepts, phrases), (), tuple(notes), self.name)
+        return Rewriting(text, rungs_of(concepts, phrases), (), notes, self.name)
 
     def ladder(self, question: str) -> list[BooleanQuery]:
         "The rungs of `rewrite`."

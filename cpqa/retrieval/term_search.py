@@ -57,6 +57,10 @@ class TermRetriever:
         written, rarity = (log1p((total - n + 0.5) / (n + 0.5)) for n in held)
         return min(1.0, written / rarity)
 
+    def held(self, word: str) -> int:
+        "How many documents hold the word, or a form of it."
+        with damage(self.library.folder): return min((self.library.searcher.doc_freq(self.field, t) for t in ENGLISH.analyze(word)), default=0)
+
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         "For each query, the best `k` documents that share a term with it, `in_order`."
         with damage(self.library.folder): return [in_order(self._best(self.query(text), k))[:k] for text in queries]
