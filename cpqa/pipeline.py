@@ -87,6 +87,7 @@ class Timings(dict):
 # %% ../nbs/pipeline.ipynb #8c912d2f
 Way = Literal['bm25', 'dense', 'hybrid']
 _FIRST_STAGE = 100   # hits of each search that are fused
+_READ, _QUOTED_FROM = 10, 25   # passages, by a model, and where sentences are quoted
 
 @dataclass(frozen=True)
 class Finding:
@@ -97,7 +98,7 @@ class Finding:
     reranker: str | Reranker = 'default'           # of the passages, or its name; 'default' is the cross-encoder that comes with cpqa
     depth: int = 50                                # documents whose passages are looked at
     ranked: int = 150                              # of these, passages that are ranked
-    passages: int = 10                             # passages that are read
+    passages: int | None = None                    # passages that are read; None: 10 by a model, 25 where sentences are quoted
     threshold: float | None = None                 # passages that are less probably relevant are not read
     budget_ms: float | None = None                 # for ranking the passages; None: as long as it takes
     combine: Combine | None = None                 # 'reranker' alone, its 'sum' or 'fusion' with what was before; None: as suits it
@@ -109,7 +110,8 @@ class Finding:
         check_encoder(self.encoder)   # wrong names are refused before anything is loaded
         if isinstance(self.reranker, str): RERANKERS.check(self.reranker)
         if isinstance(self.segmenter, str): SEGMENTERS.check(self.segmenter)
-        check_numbers({'depth': self.depth, 'ranked': self.ranked, 'passages': self.passages}, {'threshold': self.threshold})
+        check_numbers({'depth': self.depth, 'ranked': self.ranked, 'passages': 1 if self.passages is None else self.passages},
+                      {'threshold': self.threshold})
         if self.combine is not None and self.combine not in get_args(Combine):
             raise CpqaError(f'{self.combine!r} is not a way to combine: choose {", ".join(get_args(Combine))}')
         if self.budget_ms is not None and not self.budget_ms >= 0:
@@ -219,6 +221,11 @@ class _Parts:
     def holds(self, word: str) -> bool:
         "Do some documents of the library hold the word, or a form of it, so that it is no slip?"
         return TermRetriever(self.library).held(word) >= _NO_SLIP
+
+    @property
+    def to_read(self) -> int:
+        "How many passages are read."
+        return self.finding.passages or (_QUOTED_FROM if self.reading.model is None else _READ)
 
     @property
     def as_is(self) -> bool: return isinstance(self.rewriter, AsIs)
@@ -433,7 +440,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
         with t.stage('embed_question'): forms = encoder.encode(both_forms(found.question), 'query')
     with t.stage('rank_passages'):
         if kept is None: stage = qa.two_stage(source.passages(found.documents))
-        chosen = stage.choose(found.question, forms, found.documents, qa.finding.passages, {c.id: c.route for c in found.candidates})
+        chosen = stage.choose(found.question, forms, found.documents, qa.to_read, {c.id: c.route for c in found.candidates})
     told = [confidence_in(q, chosen.evidence, stage.reranker.describe(), encoder.describe()) for q in both_forms(found.question)]
     sure = max((p for p in told if p is not None), default=None)   # as asked or as papers say it
     trace = found.trace() | {'passages': _told(stage, chosen, _cut(qa, stage.vectors))}

@@ -137,9 +137,10 @@ def _heard() -> Mapping[str, tuple[str, ...]]:
     return {s: tuple(words) for s, words in found.items()}
 
 def heard_as(word: str) -> set[str]:
-    "The medical words that sound like `word` and are two slips from it at most, three if it is long; nothing if it is that long."
-    if not 3 < len(word) <= _LONGEST_WORD: return set()
-    return {w for w in _heard().get(sound(word), ()) if 0 < OSA.distance(w, word) <= (2 if len(word) < 7 else 3)}
+    """The medical words that sound like `word` and are two slips from it at most, three if it is long; nothing if it is that long, or little
+    of it is heard: keto is no kit."""
+    if len(word) > _LONGEST_WORD or len(heard := sound(word)) < 3: return set()
+    return {w for w in _heard().get(heard, ()) if 0 < OSA.distance(w, word) <= (2 if len(word) < 7 else 3)}
 
 # %% ../../nbs/retrieval/spelling.ipynb #c357b08d
 def within(word: str, known: Iterable[str], most: int = 2) -> set[str]:
