@@ -82,7 +82,7 @@ def main():
     hard = lambda out, part: (of.cross_entropy(out, way[part], reduction='none', label_smoothing=SMOOTHING) * weight[part]).mean()
     told = {}
     teacher = Teaches(a.teacher)
-    pairs = Pairs(teacher.tokenizer, rows)
+    pairs = Pairs(teacher.tokenizer, rows, 'longest_first')
     teacher = trained(teacher, pairs, learnt, hard, TEACHER, 'teacher', a.steps)
     soft = read(teacher, pairs, every)
     told['teacher'] = figures(rows, soft)
@@ -92,7 +92,7 @@ def main():
     taught = lambda out, part: hard(out, part) + SOFT * (of.kl_div(out.log_softmax(-1), soft[part], reduction='none').sum(-1) * weight[part]).mean()
     trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)
     tokenizer = AutoTokenizer.from_pretrained(a.pairs)
-    pairs = Pairs(tokenizer, rows)
+    pairs = Pairs(tokenizer, rows, 'longest_first')
     student = Student({name: w.float() for name, w in trunk.items()}, tokenizer, a.frozen, 3)
     student = trained(student, pairs, learnt, taught, STUDENT, 'student', a.steps)
     odds = read(student, pairs, every)

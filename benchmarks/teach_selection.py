@@ -27,7 +27,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 FROZEN, TOKENS = 2, 160
 TEACHER = {'written': (1, 48, 3e-5, 1e-3), 'graded': (2, 32, 2e-5, 2e-4)}   # epochs, pairs a step, rate of the body and of the head
-STUDENT = (1, 96, 2e-4, 1e-3)           # once in each wording
+STUDENT = (1, 256, 3e-4, 1.5e-3)         # once in each wording
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
 device = 'cuda' if torch.cuda.is_available() else 'cpu'
 
@@ -67,9 +67,9 @@ class Student(torch.nn.Module):
 
 class Pairs:
     "Questions beside texts, as tokens of a network."
-    def __init__(self, tokenizer, rows: list[dict]):
+    def __init__(self, tokenizer, rows: list[dict], cut: str = 'only_second'):
         self.tokenizer = tokenizer
-        self.rows = tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation='only_second', max_length=TOKENS)
+        self.rows = tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation=cut, max_length=TOKENS)
         self.lengths = np.array([len(ids) for ids in self.rows['input_ids']])
 
     def fed(self, some) -> dict:

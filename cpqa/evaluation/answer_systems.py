@@ -42,10 +42,10 @@ class AnswerSystem(Record, frozen=True):
 _ROWS = (
     AnswerSystem('cot', 'chain of thought alone', 'He et al., section IV, baseline 1', 'cot'),
     AnswerSystem('naive', 'the first five documents by meaning, whole', 'He et al., section IV, baseline 2', 'documents',
-                 {'first': 'dense', 'reranker': 'none', 'combine': 'reranker', 'depth': 5, 'passages': 5}),
+                 {'first': 'dense', 'rewrite': 'as-is', 'reranker': 'none', 'combine': 'reranker', 'depth': 5, 'passages': 5}),
     AnswerSystem('pipeline', 'both routes, passages, reranked, with their metadata', 'He et al., section III', 'passages'),
     AnswerSystem('stuhlmann', 'BM25 to a depth, a cross-encoder, positive scores, ten documents', 'Stuhlmann et al., Figure 2', 'stuhlmann',
-                 {'first': 'bm25', 'combine': 'reranker', 'above': 0.0, 'passages': 20}),
+                 {'first': 'bm25', 'rewrite': 'as-is', 'combine': 'reranker', 'above': 0.0, 'passages': 20}),
     AnswerSystem('quotes', 'sentences are quoted, no model is asked'),
 )
 ANSWER_SYSTEMS: dict[str, AnswerSystem] = {s.name: s for s in _ROWS}
