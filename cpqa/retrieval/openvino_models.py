@@ -409,6 +409,7 @@ class PreparedNetwork:
         "Makes the network in this process. Raises `ModelError`."
         self.network, self.process = _compiled(self.folder, self.card, self.options), os.getpid()
         self.inputs = [name.get_any_name() for name in self.network.inputs]   # of a head: what the layers below it read
+        self.idle: deque = deque()   # requests that no call holds; to make one takes as long as a small batch
 
     def at_most(self, max_tokens: int | None) -> int:
         "This many tokens, or as many as the network reads. Raises `ModelError` for more."
@@ -423,7 +424,7 @@ class PreparedNetwork:
             busy[0].wait()
             return busy[0].get_output_tensor(0).data.copy()
         for batch in work:
-            if len(busy) < self.lanes: request = self.network.create_infer_request()   # of this call alone: threads do not meet
+            if len(busy) < self.lanes: request = self._request()
             else:
                 yield done()
                 request = busy.popleft()
@@ -431,4 +432,9 @@ class PreparedNetwork:
             busy.append(request)
         while busy:
             yield done()
-            busy.popleft()
+            self.idle.append(busy.popleft())
+
+    def _request(self) -> Any:
+        "A request of one call alone: threads do not meet."
+        try: return self.idle.pop()
+        except IndexError: return self.network.create_infer_request()
