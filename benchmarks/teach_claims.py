@@ -2,7 +2,7 @@
 
     python benchmarks/teach_claims.py PAIRS --teacher FOLDER --out DIR [--steps N]      (two minutes on an H200)
 
-PAIRS is what `train_claims.py pairs` wrote, FOLDER holds all-mpnet-base-v2. It needs torch, transformers, tokenizers and safetensors alone.
+PAIRS is what `train_claims.py` wrote, FOLDER holds all-mpnet-base-v2. It needs torch, transformers, tokenizers and safetensors alone.
 The teacher reads claim and quote together and says supported, contradicted or neither. The student, the first layers of the stance network,
 which stay as they are, and some of its own, learns from what it says, beside the labels. DIR gets claims.pt, what both say of every
 pair, and figures.json: on claims whose documents neither saw, and on sets that nothing is trained on.
@@ -67,7 +67,7 @@ class Teaches(Teacher):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    parser.add_argument('pairs', type=Path, help='a folder of `train_claims.py pairs`')
+    parser.add_argument('pairs', type=Path, help='a folder of `train_claims.py`')
     parser.add_argument('--teacher', required=True)
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--steps', type=int, default=0, help='of each training, at most')

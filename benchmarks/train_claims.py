@@ -1,37 +1,31 @@
-"""Makes the network that says whether a quote carries a claim: what it learns from, and the finished form.
+"""How far does a network get that reads a claim beside its quote and nothing else? What it learns from.
 
-    python benchmarks/train_claims.py pairs DIR                               what is learnt from (some minutes)
-    python benchmarks/teach_claims.py DIR --teacher FOLDER --out TAUGHT       on a GPU
-    python benchmarks/train_claims.py ship DIR TAUGHT [--out FOLDER]          the network with its card
+    python benchmarks/train_claims.py DIR                                     what is learnt from (some minutes)
+    python benchmarks/teach_claims.py DIR --teacher FOLDER --out TAUGHT       on a GPU; figures in TAUGHT/figures.json
 
-It learns from claims that sessions of a language model wrote beside sentences of abstracts (benchmarks/labels/claims.tsv): in their own
-words, and as a small careless model writes them, that takes words of the question for what was found; from claims made of the prompts of
-Evidence Inference and of made findings, as the stance network does; and from pairs of general sentences. HealthVer and NLI4CT, and the
-claims of a model that two readers labelled (model_claims.tsv), are to measure with alone.
+It is not part of the package yet: benchmarks/results/claims_taught.json has what it was worth. It learns from claims that sessions of a
+language model wrote beside sentences of abstracts (benchmarks/labels/claims.tsv): in their own words, and as a small careless model
+writes them, that takes words of the question for what was found; from claims made of the prompts of Evidence Inference and of made
+findings, as the stance network does; and from pairs of general sentences. HealthVer and NLI4CT, and the claims of a model that two
+readers labelled (model_claims.tsv), are to measure with alone.
 """
 import argparse
 import json
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import torch
-from common import DATA, ROOT, save
-from heads import Head, all_layers, own_layers
+from common import DATA, ROOT
+from heads import all_layers
 from stance import healthver, nli4ct
-from tokenizers import Tokenizer
 
-from cpqa.answering.claim_network import prepare_claim
 from cpqa.answering.stance import linked
-from cpqa.retrieval.openvino_models import About, DataUsed, Measured, shipped
-from cpqa.training.recipe import made_with
+from cpqa.retrieval.openvino_models import shipped
 from cpqa.training.stance_examples import StanceMix, stance_epoch, stance_material
 
-LABELS, TOKENS = ROOT / 'benchmarks' / 'labels', 176
+LABELS = ROOT / 'benchmarks' / 'labels'
 SOURCES, MIX, MADE = ('made', 'trials', 'claims', 'general'), StanceMix(made=8000, on_marked=4, yes_no=0, claims=0), 30_000
-LIMITS = ('It reads a claim beside a quote. It knows no medicine: a true claim that the quote does not hold is not carried.',
-          'Figures are not compared by it: rules do that.')
 
 
 def pairs(out: Path):
@@ -53,3 +47,12 @@ def pairs(out: Path):
     shutil.copy(shipped('stance') / 'tokenizer.json', out)
     (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
     print({kind: sum(r['kind'] == kind for r in rows) for kind in dict.fromkeys(r['kind'] for r in rows)})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('out', type=Path, help='the folder to write')
+    pairs(parser.parse_args().out)
+
+
+if __name__ == '__main__': main()
