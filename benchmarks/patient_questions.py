@@ -24,6 +24,9 @@ questions are. `demo, common questions, before` are the same with the network an
 quotes of 24 screens changed, and of these 16 that answer were graded again. `demo, other common questions` are 120 more (a...), written and
 graded likewise, asked of that network. Four other sessions searched all notes for a sentence that answers each (answerable.tsv: 2 answers
 it or its main part, 1 is of real use, 0 none), so that what is refused can be told from what is not there.
+`demo, further questions` are the last 120 (b...), written by a session that knew neither the reader nor the other questions, and asked when
+misspelled words were corrected, 25 passages read, and the network had learnt anew; `before` is the reader of that morning on the same.
+Three sessions graded the screens of both in one shuffled row, and did not know that there were two; four searched the notes.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
@@ -43,7 +46,7 @@ from cpqa.evaluation.statistics import wilson
 GRADED = ('demo: the reader of 2026-11-24, before names were found in all their forms; rct: 4,145 abstracts and 329 whole papers, with '
           'weights of their own; bioasq: a reader before; November 25 and 26: the readers of these evenings')
 LABELS = ROOT / 'benchmarks' / 'labels'
-OTHERS = 'demo, other common questions'
+SEARCHED = ('demo, other common questions', 'demo, further questions', 'demo, further questions, before')   # in answerable.tsv
 
 
 def table(name: str) -> list[dict]:
@@ -77,8 +80,8 @@ def summary(rows: list[dict]) -> dict:
 
 def answerable(rows: list[dict]) -> dict:
     "Of the questions to which the notes hold an answer, or something of use, or nothing: how many are answered usefully."
-    of_use, of_grade = {r['id'] for r in rows if r['first'] in ('1', '2')}, {}
-    for r in table('answerable.tsv'): of_grade.setdefault(r['grade'], set()).add(r['id'])
+    asked, of_use, of_grade = {r['id'] for r in rows}, {r['id'] for r in rows if r['first'] in ('1', '2')}, {}
+    for r in table('answerable.tsv'): of_grade.setdefault(r['grade'], set()).update({r['id']} & asked)
     sets = {'an answer is there': of_grade['2'], 'something of use is there': of_grade['1'] | of_grade['2'],
             'nothing is there': of_grade['0']}
     return {name: share(len(of_use & ids), len(ids)) for name, ids in sets.items()}
@@ -91,7 +94,8 @@ def main(words: list[str]):
     save('patient_questions', {'graded': GRADED, 'grader': 'a language-model session, blind to the system; no second reader',
                                'libraries': {name: summary([r for r in rows if r['library'] == name])
                                              for name in dict.fromkeys(r['library'] for r in rows)},
-                               'answered usefully, by what the notes hold': answerable([r for r in rows if r['library'] == OTHERS])})
+                               'answered usefully, by what the notes hold': {
+                                   name: answerable([r for r in rows if r['library'] == name]) for name in SEARCHED}})
 
 
 if __name__ == '__main__': main(sys.argv[1:])
