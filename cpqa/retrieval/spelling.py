@@ -41,7 +41,7 @@ palliative pancreas pancreatic pneumonia pregnancy pregnant prognosis prostate r
 radiotherapy recurrence remission scan screening seizures smoking spleen steroids stomach surgeon
 surgery survival swallowing swelling swollen symptom symptoms syndrome tests thyroid tiredness
 tobacco transplant treatment ulcer ultrasound urine uterus vaccination vaccine vitamin vomiting
-weakness weight'''.split()       # what patients write about, and must be known however few notes there are
+weakness weight xray xrays'''.split()       # what patients write about, and must be known however few notes there are
 
 def _folded(word: str) -> str:
     "The `word` in comparing spelling; most have only one, and are not looked at twice."
