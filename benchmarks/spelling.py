@@ -48,7 +48,8 @@ def outcomes(speller: Speller, asked: list[str], meant: list[str]) -> Counter[st
 
 
 def measured() -> dict:
-    asked, meant, right, speller, out = column('misspelled', 'asked'), column('misspelled', 'meant'), column('spelled_right', 'asked'), Speller(), {}
+    asked, meant, right = column('misspelled', 'asked'), column('misspelled', 'meant'), column('spelled_right', 'asked')
+    speller, out = Speller(), {}
     for name, first in (('looked at', 0), ('not looked at', 1)):
         n, fine = outcomes(speller, asked[first::2], meant[first::2]), [not speller.correct(q)[1] for q in right[first::2]]
         misspelled = n['right'] + n['left'] + n['wrong']
@@ -65,7 +66,8 @@ def texts() -> Iterator[str]:
         elif isinstance(value, dict | list):
             for part in value.values() if isinstance(value, dict) else value: yield from strings(part)
     for path in ('bioasq_beir/corpus', 'rct/corpus', 'evidence_inference/articles', 'evidence_inference_more/articles'):
-        with gzip.open(DATA / f'{path}.jsonl.gz', 'rt', encoding='utf-8') as f: yield from (' '.join(strings(json.loads(line))) for line in f)
+        with gzip.open(DATA / f'{path}.jsonl.gz', 'rt', encoding='utf-8') as f:
+            yield from (' '.join(strings(json.loads(line))) for line in f)
     yield from (' '.join(strings(one)) for one in json.loads((DATA / 'pubmedqa' / 'ori_pqal.json').read_text()).values())
     with tarfile.open(DATA / 'medquad' / 'medquad_1-9_xml.tar.gz') as packed:
         for member in packed:

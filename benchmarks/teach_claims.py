@@ -29,7 +29,7 @@ def carried(odds: np.ndarray) -> np.ndarray:
 
 
 def figures(rows: list[dict], odds: np.ndarray, kinds=('dev', 'model', 'healthver', 'nli4ct')) -> dict:
-    "AUROC of supported against contradicted and against neither; of NLI4CT, whose statements have several pieces of evidence, by the surest."
+    "AUROC of supported against contradicted and against neither; a statement of NLI4CT goes by the surest of its pieces of evidence."
     out, kind = {}, np.array([r['kind'] for r in rows])
     way, supports = np.array([r['way'] for r in rows]), carried(odds)
     for name in kinds:
@@ -89,7 +89,8 @@ def main():
     print(json.dumps(told), flush=True)
     said, soft = soft, torch.tensor(soft, dtype=torch.float, device=device).softmax(-1)
     del teacher
-    taught = lambda out, part: hard(out, part) + SOFT * (of.kl_div(out.log_softmax(-1), soft[part], reduction='none').sum(-1) * weight[part]).mean()
+    as_told = lambda out, part: of.kl_div(out.log_softmax(-1), soft[part], reduction='none').sum(-1)
+    taught = lambda out, part: hard(out, part) + SOFT * (as_told(out, part) * weight[part]).mean()
     trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)
     tokenizer = AutoTokenizer.from_pretrained(a.pairs)
     pairs = Pairs(tokenizer, rows, 'longest_first')

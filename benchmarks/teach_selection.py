@@ -183,7 +183,8 @@ def main():
         rest = graded[group[graded] % parts == k]
         for way in (0, 1): odds[way, rest] = read(student, pairs, rest + way * n)[rest + way * n]
     if parts:
-        for name, some in (('', odds[0]), (', as asked', odds[1]), (', the better of both', odds.max(0)), (', the mean of both', odds.mean(0))):
+        ways = {'': odds[0], ', as asked': odds[1], ', the better of both': odds.max(0), ', the mean of both': odds.mean(0)}
+        for name, some in ways.items():
             tell(f'student left out{name}', some[graded], graded)
     student = trained(fresh(), pairs, thrice(every), of_wordings, STUDENT, 'student, all', a.steps)
     a.out.mkdir(parents=True, exist_ok=True)

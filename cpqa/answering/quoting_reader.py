@@ -342,7 +342,7 @@ def _alone(question: str, found: _Found, reranker: Reranker | None) -> tuple[np.
                                              'chosen without it',)
 
 def _answers(reader: 'QuotingReader', question: str, found: _Found) -> tuple[np.ndarray, tuple[str, ...]]:
-    "What the answer network says of each sentence, on average of the question as asked and as papers say it; NaN and a note where it fails."
+    "What the answer network says of each sentence, on average of the question as asked and as papers put it; NaN where it fails."
     said = [(d.text[slice(*standing(d, span))], d.title) for d, span in found]
     try: return np.mean([reader.answers.log_odds(asked, said) for asked in both_forms(question)], axis=0), ()
     except (ModelError, MissingExtra) as e: return np.full(len(found), np.nan), (f'{e}: the sentences were chosen without it',)

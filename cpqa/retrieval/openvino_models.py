@@ -419,22 +419,27 @@ class PreparedNetwork:
     def infer(self, work: Iterable[Mapping[str, np.ndarray]]) -> Iterator[np.ndarray]:
         "What the network makes of each batch, in order. Raises the runtime's `RuntimeError` where it fails."
         if self.process != os.getpid(): self.compile()   # this process was forked
-        busy: deque = deque()
-        def done() -> np.ndarray:
-            busy[0].wait()
-            return busy[0].get_output_tensor(0).data.copy()
-        for batch in work:
-            if len(busy) < self.lanes: request = self._request()
-            else:
-                yield done()
-                request = busy.popleft()
-            request.start_async(dict(batch))
-            busy.append(request)
-        while busy:
-            yield done()
-            self.idle.append(busy.popleft())
+        return _in_order(self, work)
 
-    def _request(self) -> Any:
-        "A request of one call alone: threads do not meet."
-        try: return self.idle.pop()
-        except IndexError: return self.network.create_infer_request()
+# %% ../../nbs/retrieval/openvino_models.ipynb #723a7772
+def _request(of: PreparedNetwork) -> Any:
+    "A request of one call alone: threads do not meet."
+    try: return of.idle.pop()
+    except IndexError: return of.network.create_infer_request()
+
+def _in_order(of: PreparedNetwork, work: Iterable[Mapping[str, np.ndarray]]) -> Iterator[np.ndarray]:
+    "What the network makes of each batch, as many at a time as it has lanes."
+    busy: deque = deque()
+    def done() -> np.ndarray:
+        busy[0].wait()
+        return busy[0].get_output_tensor(0).data.copy()
+    for batch in work:
+        if len(busy) < of.lanes: request = _request(of)
+        else:
+            yield done()
+            request = busy.popleft()
+        request.start_async(dict(batch))
+        busy.append(request)
+    while busy:
+        yield done()
+        of.idle.append(busy.popleft())

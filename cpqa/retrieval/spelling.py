@@ -137,8 +137,8 @@ def _heard() -> Mapping[str, tuple[str, ...]]:
     return {s: tuple(words) for s, words in found.items()}
 
 def heard_as(word: str) -> set[str]:
-    """The medical words that sound like `word` and are two slips from it at most, three if it is long; nothing if it is that long, or little
-    of it is heard: keto is no kit."""
+    """The medical words that sound like `word` and are two slips from it at most, three if it is long; nothing if it is that long, or
+    little of it is heard: keto is no kit."""
     if len(word) > _LONGEST_WORD or len(heard := sound(word)) < 3: return set()
     return {w for w in _heard().get(heard, ()) if 0 < OSA.distance(w, word) <= (2 if len(word) < 7 else 3)}
 
@@ -158,8 +158,9 @@ def _clear(found: dict[str, int], least: int) -> str:
 
 # %% ../../nbs/retrieval/spelling.ipynb #206b310a
 _GROWTHS = 'cancer|cancers|tumor|tumors|carcinoma|biopsy|lump|gland|screening|surgery|exam|removal'
-_CONFUSED = (('prostrate', 'prostate', '.*'), ('brest', 'breast', '.*'), ('loosing', 'losing', '.*'), ('colin', 'colon', _GROWTHS + '|polyps'),
-            ('lunge', 'lung', _GROWTHS), ('pap', 'Pap', 'smear|smears|test'), ('radial', 'radical', 'mastectomy|prostatectomy'))
+_CONFUSED = (('prostrate', 'prostate', '.*'), ('brest', 'breast', '.*'), ('loosing', 'losing', '.*'),
+             ('colin', 'colon', _GROWTHS + '|polyps'), ('lunge', 'lung', _GROWTHS), ('pap', 'Pap', 'smear|smears|test'),
+             ('radial', 'radical', 'mastectomy|prostatectomy'))
 
 class Respelled(Record, frozen=True):
     "A word as it was `written`, and as it is `meant`."

@@ -35,6 +35,8 @@ def _parts(text: str) -> dict[tuple[_Way, ...], None]:
         out.update(dict.fromkeys([ways] if len(ways) > 1 else [(_Way((term,)),) for way in ways for term in way.terms]))
     return out
 
+
+# %% ../../nbs/retrieval/term_search.ipynb #d98811b0
 class TermRetriever:
     "BM25 over title and abstract of a library's documents (k1 = 1.2, b = 0.75, tantivy's defaults)."
     def __init__(self, library: Documents, field: str = 'tiab'):
@@ -59,7 +61,8 @@ class TermRetriever:
 
     def held(self, word: str) -> int:
         "How many documents hold the word, or a form of it."
-        with damage(self.library.folder): return min((self.library.searcher.doc_freq(self.field, t) for t in ENGLISH.analyze(word)), default=0)
+        terms, count = ENGLISH.analyze(word), self.library.searcher.doc_freq
+        with damage(self.library.folder): return min((count(self.field, t) for t in terms), default=0)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         "For each query, the best `k` documents that share a term with it, `in_order`."
