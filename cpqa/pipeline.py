@@ -46,6 +46,7 @@ from .answering.abstention import confidence as confidence_in
 from .answering.glossary import asked_words, brand_names, in_plain_words
 from .answering.messages import questions_in
 from .answering.question_kinds import kind_of
+from .answering.quoting_reader import among
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader
 from .answering.replies import Options
 from .answering.safety import first_words, language_note, treatment_note, words_alone, words_with_errors
@@ -87,7 +88,7 @@ class Timings(dict):
 # %% ../nbs/pipeline.ipynb #8c912d2f
 Way = Literal['bm25', 'dense', 'hybrid']
 _FIRST_STAGE = 100   # hits of each search that are fused
-_READ, _QUOTED_FROM = 10, 25   # passages, by a model, and where sentences are quoted
+_READ, _OF_NOTES = 10, 25   # passages; of the demo notes, where sentences are quoted: there this was measured
 
 @dataclass(frozen=True)
 class Finding:
@@ -98,7 +99,7 @@ class Finding:
     reranker: str | Reranker = 'default'           # of the passages, or its name; 'default' is the cross-encoder that comes with cpqa
     depth: int = 50                                # documents whose passages are looked at
     ranked: int = 150                              # of these, passages that are ranked
-    passages: int | None = None                    # passages that are read; None: 10 by a model, 25 where sentences are quoted
+    passages: int | None = None                    # passages that are read; None: 10, or 25 where our own notes are quoted
     threshold: float | None = None                 # passages that are less probably relevant are not read
     budget_ms: float | None = None                 # for ranking the passages; None: as long as it takes
     combine: Combine | None = None                 # 'reranker' alone, its 'sum' or 'fusion' with what was before; None: as suits it
@@ -222,10 +223,9 @@ class _Parts:
         "Do some documents of the library hold the word, or a form of it, so that it is no slip?"
         return TermRetriever(self.library).held(word) >= _NO_SLIP
 
-    @property
-    def to_read(self) -> int:
-        "How many passages are read."
-        return self.finding.passages or (_QUOTED_FROM if self.reading.model is None else _READ)
+    def to_read(self, documents: Iterable[Document]) -> int:
+        "How many passages of these documents are read."
+        return self.finding.passages or (_OF_NOTES if self.reading.model is None and among(documents) == 'notes' else _READ)
 
     @property
     def as_is(self) -> bool: return isinstance(self.rewriter, AsIs)
@@ -440,7 +440,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
         with t.stage('embed_question'): forms = encoder.encode(both_forms(found.question), 'query')
     with t.stage('rank_passages'):
         if kept is None: stage = qa.two_stage(source.passages(found.documents))
-        chosen = stage.choose(found.question, forms, found.documents, qa.to_read, {c.id: c.route for c in found.candidates})
+        chosen = stage.choose(found.question, forms, found.documents, qa.to_read(found.documents), {c.id: c.route for c in found.candidates})
     told = [confidence_in(q, chosen.evidence, stage.reranker.describe(), encoder.describe()) for q in both_forms(found.question)]
     sure = max((p for p in told if p is not None), default=None)   # as asked or as papers say it
     trace = found.trace() | {'passages': _told(stage, chosen, _cut(qa, stage.vectors))}
