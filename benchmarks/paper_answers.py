@@ -4,8 +4,8 @@
     python benchmarks/paper_answers.py stuhlmann LIBRARY --llm ... --runs DIR [--questions 100]
 
 `he` draws so many cancer questions from each of CMMQA's five sets with a fixed seed, and asks their three systems (chain of thought alone,
-the first five documents by meaning, the pipeline) and the quoting reader, which needs no model. What a question was written from is left
-out. An answer that cannot be read is wrong. The negative questions are those that both baselines had wrong. Beside them stand the
+the first five documents by meaning, the pipeline), as they are written and with each claim confirmed, as `cpqa ask` does it (`confirmed`),
+and the quoting reader, which needs no model. What a question was written from is left out. An answer that cannot be read is wrong. The negative questions are those that both baselines had wrong. Beside them stand the
 recorded answers of GPT-3.5 and GPT-4 of MIRAGE to the very same questions.
 `stuhlmann` draws yes/no questions of BioASQ (round 10, then 9) and asks their final system to depth 20, 50 and 100: BM25 alone, with
 the cross-encoder, and both routes with it. The cross-encoder is ours, and so are library and model, so figures are no copy of theirs.
@@ -31,7 +31,7 @@ from cpqa.evaluation.runs import Run
 from cpqa.evaluation.statistics import mcnemar, wilson
 from cpqa.evaluation.tasks import evaluate_answers
 
-SYSTEMS = ('cot', 'naive', 'pipeline', 'quotes')
+SYSTEMS = ('cot', 'naive', 'pipeline', 'confirmed', 'quotes')
 RECORDED = [(model, how) for model in ('gpt-3.5', 'gpt-4') for how in ('cot', 'medrag')]
 DEPTHS = (20, 50, 100)
 WAYS = {'BM25': {'reranker': 'none'}, 'BM25, cross-encoder': {}, 'both routes, cross-encoder': {'first': 'hybrid'}}
@@ -89,9 +89,9 @@ def he(a) -> dict:
     return {'each': a.each, 'seed': 0, 'rows': rows, 'commonest label': {n: [k, len(drawn[n])] for n, k in commonest.items()},
             'all': {system: share(found.values()) for system, found in right.items()},
             'pairs': {f'{x}, {y}': against(right[x], right[y]) for x, y in (('pipeline', 'naive'), ('pipeline', 'cot'), ('naive', 'cot'),
-                                                                           ('pipeline', 'quotes'))},
+                                                                           ('pipeline', 'confirmed'), ('confirmed', 'quotes'))},
             'negative': {'questions': len(negative), 'ids': negative,
-                         **{s: share(right[s][id] for id in negative) for s in ('pipeline', 'quotes')}}}
+                         **{s: share(right[s][id] for id in negative) for s in ('pipeline', 'confirmed', 'quotes')}}}
 
 
 def precision_and_recall(done: Run, questions: Questions) -> dict:

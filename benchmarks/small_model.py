@@ -79,7 +79,7 @@ def summed(rows: list[dict]) -> dict:
 def main(a):
     questions = five_kinds(a.questions)
     llm = language_model(a.llm, timeout=600, record=a.record, replay=a.replay, window=8192)
-    qa, rows, begun = answering('pipeline', llm, a.library, passages=a.passages), [], time.monotonic()
+    qa, rows, begun = answering('confirmed', llm, a.library, passages=a.passages), [], time.monotonic()
     for q in questions:
         if time.monotonic() - begun > 60 * a.minutes: break
         start, (kind, options) = time.monotonic(), as_asked(q)

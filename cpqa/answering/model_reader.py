@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Points', 'ALONE', 'NO_ANSWER', 'usage_of', 'carried', 'unconfirmed', 'response_text', 'counted', 'against_itself',
-           'names_another', 'LLMReader', 'AdaptiveReader', 'added', 'model_reader', 'adaptive_reader']
+           'names_another', 'LLMReader', 'AdaptiveReader', 'added', 'model_reader', 'unchecked_reader',
+           'adaptive_reader']
 
 # %% ../../nbs/answering/model_reader.ipynb #3f71c1c9
 import re
@@ -180,10 +181,17 @@ def _fit(reader: 'LLMReader', g: Gathered, most: int | None = None) -> Fitted:
     count = getattr(reader.llm, 'count', None) or estimated_tokens
     return fitted(reader.prompt, g.question, g.evidence, g.documents, g.kind, g.options, reader.window, reader.max_tokens, count, most, 1)
 
+def _as_written(blank: Answer, draft: Draft, shown: Sequence[str], options: Options) -> Answer:
+    "The answer of a system without a check, to measure it; its trace has the papers that it `named`, of those it was shown."
+    named = [p for p in dict.fromkeys(p for c in draft.claims for p in c.cited) if p in shown]
+    said = draft.response or ' '.join(c.text for c in draft.claims)
+    return _noted(_unsupported(blank, replace(draft, response=said), options), remark('unchecked'), named=named)
+
 def _read(reader: 'LLMReader', g: Gathered, fit: Fitted, blank: Answer, draft: Draft) -> Answer:
     "What is left of a draft."
     if draft.abstained: return replace(blank, why=(remark('declines', status=draft.why),))
     if not reader.wants_evidence: return _unsupported(blank, draft, g.options)
+    if not reader.checks: return _as_written(blank, draft, fit.used, g.options)
     return _supported(reader, blank, draft, {i: g.documents[i] for i in fit.used}, g.options)
 
 # %% ../../nbs/answering/model_reader.ipynb #4ead4868
@@ -259,10 +267,11 @@ class LLMReader:
         direction: Points | None = by_rules,     # (question, quote) -> 'for', 'against' or 'unclear'; None: papers are not counted
         abstain_below: float | None = None,      # a confidence below which no model is asked; None: it decides nothing
         again: bool = False,                     # the model reads each claim that holds beside its quote once more
+        checks: bool = True,                     # False: the answer stands as it was written, to measure what others' systems say
     ):
         self.llm, self.prompt, self.support, self.strict, self.direction = llm, named_prompt(prompt), support, strict, direction
         self.retries, self.max_tokens, self.window = retries, max_tokens, window or getattr(llm, 'window', None)
-        self.abstain_below, self.again = abstain_below, again
+        self.abstain_below, self.again, self.checks = abstain_below, again, checks
         if retries < 0 or max_tokens < 1:
             raise CpqaError('a reader asks again 0 times or more and has 1 token or more to answer, '
                             f'got retries={retries} and max_tokens={max_tokens}')
@@ -304,11 +313,15 @@ def added(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
     return {n: round(a.get(n, 0) + b.get(n, 0), 6) for n in names}
 
 # %% ../../nbs/answering/model_reader.ipynb #577ba41b
-def model_reader(argument: str, tools: Tools) -> LLMReader:
+def model_reader(argument: str, tools: Tools, checks: bool = True) -> LLMReader:
     "The reader of the row `model`. Raises `CpqaError` where no model is given."
     r = tools.reading
     if r.model is None: raise CpqaError('this reader needs a language model: give llm')
-    return LLMReader(r.model, r.template, tools.support(), r.strict, abstain_below=r.abstain_below, again=r.check == 'llm')
+    return LLMReader(r.model, r.template, tools.support(), r.strict, abstain_below=r.abstain_below, again=r.check == 'llm', checks=checks)
+
+def unchecked_reader(argument: str, tools: Tools) -> LLMReader:
+    "The reader of the row `unchecked`."
+    return model_reader(argument, tools, checks=False)
 
 def adaptive_reader(argument: str, tools: Tools) -> Reader:
     "The reader of the row `adaptive`."

@@ -100,6 +100,8 @@ class Tools(NamedTuple):
 READERS = Registry('reader', (
     Row('quotes', 'quotes sentences, writes nothing', 'cpqa.answering.quoting_reader:quoting_reader'),
     Row('model', 'a language model writes, each claim is checked', 'cpqa.answering.model_reader:model_reader'),
+    Row('unchecked', 'a language model writes, and nothing is checked: to measure systems that do so',
+        'cpqa.answering.model_reader:unchecked_reader'),
     Row('adaptive', 'a language model is asked alone first, and looks up where it is not certain',
         'cpqa.answering.model_reader:adaptive_reader'),
 ))

@@ -126,6 +126,7 @@ _QUALITIES: Mapping[str, _Words] = {
     'no side': 'Whether yes or no cannot be told from these papers.', 'disagree': '{yes} points to yes and {no} to no: read both.',
     'unmentioned': lambda r: f"No quote mentions: {', '.join(r.values['words'])}.",
     'alone': 'It rests on no document: the model answered from what it knows, and nothing was looked up or checked.',
+    'unchecked': 'It stands as the model wrote it: nothing of it was held against the papers that it was shown.',
     'confirmed': '{held} of {claims} claims confirmed by a quote from a document that was retrieved.', 'failed': _failed,
     'second reading': _second_reading,
     'items left out': '{n} named without a confirmed claim: left out.',

@@ -38,14 +38,16 @@ class AnswerSystem(Record, frozen=True):
     paper: str = ''
     prompt: str = ''                # '': no model, sentences are quoted
     finding: dict[str, Any] = {}    # fields of `Finding`
+    checked: bool = True            # is each claim held against its document? The papers' systems do not
 
 _ROWS = (
     AnswerSystem('cot', 'chain of thought alone', 'He et al., section IV, baseline 1', 'cot'),
     AnswerSystem('naive', 'the first five documents by meaning, whole', 'He et al., section IV, baseline 2', 'documents',
-                 {'first': 'dense', 'rewrite': 'as-is', 'reranker': 'none', 'combine': 'reranker', 'depth': 5, 'passages': 5}),
-    AnswerSystem('pipeline', 'both routes, passages, reranked, with their metadata', 'He et al., section III', 'passages'),
+                 {'first': 'dense', 'rewrite': 'as-is', 'reranker': 'none', 'combine': 'reranker', 'depth': 5, 'passages': 5}, False),
+    AnswerSystem('pipeline', 'both routes, passages, reranked, with their metadata', 'He et al., section III', 'passages', {}, False),
+    AnswerSystem('confirmed', 'the same, and each claim must be confirmed, as by  cpqa ask', '', 'passages'),
     AnswerSystem('stuhlmann', 'BM25 to a depth, a cross-encoder, positive scores, ten documents', 'Stuhlmann et al., Figure 2', 'stuhlmann',
-                 {'first': 'bm25', 'rewrite': 'as-is', 'combine': 'reranker', 'above': 0.0, 'passages': 20}),
+                 {'first': 'bm25', 'rewrite': 'as-is', 'combine': 'reranker', 'above': 0.0, 'passages': 20}, False),
     AnswerSystem('quotes', 'sentences are quoted, no model is asked'),
 )
 ANSWER_SYSTEMS: dict[str, AnswerSystem] = {s.name: s for s in _ROWS}
@@ -65,7 +67,8 @@ def answering(
     "What answers by this way. Raises `CpqaError` where it needs a model and there is none."
     s = answer_system(system) if isinstance(system, str) else system
     if s.prompt and llm is None: raise CpqaError(f'the system {s.name} needs a language model: give llm, on the command line --llm')
-    reading = Reading(llm, s.prompt, abstain_below=None) if s.prompt else Reading(abstain_below=ABSTAIN_BELOW)
+    how = '' if s.checked or s.prompt == 'cot' else 'unchecked'
+    reading = Reading(llm, s.prompt, abstain_below=None, reader=how) if s.prompt else Reading(abstain_below=ABSTAIN_BELOW)
     fields = {**s.finding, **finding}
     if fields.get('reranker') == 'none': fields['above'] = None   # places are no scores, so none is above nought
     return CancerQA(scope, Finding(**fields), reading)
@@ -86,7 +89,8 @@ def _prediction(question: Question, answer: Answer) -> str:
 def outcome_of(question: Question, answer: Answer) -> Outcome:
     "What a run keeps of an answer."
     u, failed = answer.usage, [r for r in answer.why if r.kind in UNANSWERED]
-    hits = tuple(Hit(id, 1 / n) for n, id in enumerate(answer.used_PMIDs, 1))
+    rests_on = answer.trace.get('reader', {}).get('named') or answer.used_PMIDs   # of an answer that nobody checked what it names
+    hits = tuple(Hit(id, 1 / n) for n, id in enumerate(rests_on, 1))
     tokens = {'in': int(u['input_tokens']), 'out': int(u['output_tokens'])} if u else {}
     return Outcome(question.id, _prediction(question, answer), hits, dict(answer.timings_ms), tokens, u.get('cost'),
                    answer.reason if failed else '')
