@@ -5,8 +5,9 @@
 
 `he` draws so many cancer questions from each of CMMQA's five sets with a fixed seed, and asks their three systems (chain of thought alone,
 the first five documents by meaning, the pipeline), as they are written and with each claim confirmed, as `cpqa ask` does it (`confirmed`),
-and the quoting reader, which needs no model. What a question was written from is left out. An answer that cannot be read is wrong. The negative questions are those that both baselines had wrong. Beside them stand the
-recorded answers of GPT-3.5 and GPT-4 of MIRAGE to the very same questions.
+and the quoting reader, which needs no model. What a question was written from is left out. An answer that cannot be read is wrong. The
+negative questions are those that both baselines had wrong. Beside them stand the recorded answers of GPT-3.5 and GPT-4 of MIRAGE to the
+very same questions.
 `stuhlmann` draws yes/no questions of BioASQ (round 10, then 9) and asks their final system to depth 20, 50 and 100: BM25 alone, with
 the cross-encoder, and both routes with it. The cross-encoder is ours, and so are library and model, so figures are no copy of theirs.
 LIBRARY is one of bioasq_beir's corpus. DIR keeps the runs, and the same command goes on with them. Seconds of stages are those of this

@@ -440,7 +440,8 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
         with t.stage('embed_question'): forms = encoder.encode(both_forms(found.question), 'query')
     with t.stage('rank_passages'):
         if kept is None: stage = qa.two_stage(source.passages(found.documents))
-        chosen = stage.choose(found.question, forms, found.documents, qa.to_read(found.documents), {c.id: c.route for c in found.candidates})
+        routes = {c.id: c.route for c in found.candidates}
+        chosen = stage.choose(found.question, forms, found.documents, qa.to_read(found.documents), routes)
     told = [confidence_in(q, chosen.evidence, stage.reranker.describe(), encoder.describe()) for q in both_forms(found.question)]
     sure = max((p for p in told if p is not None), default=None)   # as asked or as papers say it
     trace = found.trace() | {'passages': _told(stage, chosen, _cut(qa, stage.vectors))}
