@@ -150,7 +150,7 @@ def test_ask_in_words(usual):
 
 def test_depth_passages_and_quotes(usual):
     sources = lambda answer: {e['passage']['doc_id'] for e in answer['evidence']}
-    assert len(sources(usual)) > 1 and len(usual['evidence']) == 10 and len(usual['citations']) > 1
+    assert len(sources(usual)) > 1 and len(usual['evidence']) == 25 and len(usual['citations']) > 1
     assert len(sources(asked(QUESTION, '--depth', 1))) == 1
     fewer = asked(QUESTION, '--passages', 2, '--quotes', 1)
     assert fewer['evidence'] == usual['evidence'][:2] and len(fewer['citations']) == 1
