@@ -167,6 +167,7 @@ def test_labels_come_from_notes_on_trials_alone(question, label):
     assert CancerQA().ask(question).label == label
 
 
-def test_a_comparison_that_no_note_makes_is_refused():
+def test_a_comparison_is_not_answered_with_what_a_report_covers():
     answer = CancerQA().ask('Is radiotherapy better than surgery for early prostate cancer?')
-    assert answer.abstained and not answer.citations   # a note's "the report covers only early side effects" was quoted, at 83 in 100
+    assert not answer.label and all('surgery' in c.quote and 'radiotherapy' in c.quote for c in answer.citations)
+    assert not any('report covers' in c.quote for c in answer.citations)   # that was quoted, at 83 in 100
