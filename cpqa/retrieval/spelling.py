@@ -136,11 +136,15 @@ def _heard() -> Mapping[str, tuple[str, ...]]:
     for word in medical_words(): found[sound(word)].append(word)
     return {s: tuple(words) for s, words in found.items()}
 
+def _vowels(word: str) -> str: return re.sub('[^aeiou]', '', word)
+
 def heard_as(word: str) -> set[str]:
-    """The medical words that sound like `word` and are two slips from it at most, three if it is long; nothing if it is that long, or
-    little of it is heard: keto is no kit."""
-    if len(word) > _LONGEST_WORD or len(heard := sound(word)) < 3: return set()
-    return {w for w in _heard().get(heard, ()) if 0 < OSA.distance(w, word) <= (2 if len(word) < 7 else 3)}
+    """The medical words that sound like `word` and are two slips from it at most, three if it is long; nothing if it is that long. Where
+    little is heard the vowels must be the same too: kemo is chemo, and keto no kit."""
+    if not 3 < len(word) <= _LONGEST_WORD: return set()
+    heard, most = sound(word), 2 if len(word) < 7 else 3
+    alike = (w for w in _heard().get(heard, ()) if len(heard) > 2 or _vowels(w) == _vowels(word))
+    return {w for w in alike if 0 < OSA.distance(w, word) <= most}
 
 # %% ../../nbs/retrieval/spelling.ipynb #c357b08d
 def within(word: str, known: Iterable[str], most: int = 2) -> set[str]:
