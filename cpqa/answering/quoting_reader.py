@@ -403,12 +403,14 @@ def _how_well(question: str, citations: Sequence[Citation], given: _Scored, said
     return (*told, matching(best, given.scale), *([remark('unmentioned', words=missing)] if missing else []))
 
 # %% ../../nbs/answering/quoting_reader.ipynb #e89aa751
+_SURE_BY_ITSELF = 0.85   # from this probability on a second sentence of one paper is quoted
+
 def _quotes(reader: 'QuotingReader', given: _Scored, found: _Found, said: Verdict | None, ways: list[str]) -> tuple[list[int], str]:
     "The candidates to quote, in order, and the label that they carry."
     weights, label = given.scale, said.label if said else ''
     floor = max(weights.least, weights.keep * float(given.scores.max()) if not label else 0)
     owners, texts = [d.id for d, _ in found], [d.text[a:b] for d, (a, b) in found]
-    again = weights.close if 'answers' in weights.weights and not label else 0.0   # of the same paper only what is sure by itself
+    again = _SURE_BY_ITSELF if 'answers' in weights.weights and not label else 0.0   # of the same paper only what is sure by itself
     taken = pick(by_label(given.order, label, ways), given.scores, texts, owners, reader.quotes, floor, ways, again)
     carried = all(any(ways[i] == way for i in taken) for way in _CARRIES.get(label, ()))
     if carried: return taken, label
