@@ -40,7 +40,7 @@ metastasis mouth mucositis nausea neuropathy nodes numbness obesity oncologist o
 palliative pancreas pancreatic pneumonia pregnancy pregnant prognosis prostate radiation
 radiotherapy recurrence remission scan screening seizures smoking spleen steroids stomach surgeon
 surgery survival swallowing swelling swollen symptom symptoms syndrome tests thyroid tiredness
-tobacco transplant treatment ulcer ultrasound urine uterus vaccination vaccine vitamin vomiting
+tobacco transplant treatment turmeric ulcer ultrasound urine uterus vaccination vaccine vitamin vomiting
 weakness weight xray xrays'''.split()       # what patients write about, and must be known however few notes there are
 
 def _folded(word: str) -> str:
