@@ -409,7 +409,7 @@ class PreparedNetwork:
         "Makes the network in this process. Raises `ModelError`."
         self.network, self.process = _compiled(self.folder, self.card, self.options), os.getpid()
         self.inputs = [name.get_any_name() for name in self.network.inputs]   # of a head: what the layers below it read
-        self.idle: deque = deque()   # requests that no call holds; the first batch of a new one takes longer
+        self.idle = deque()   # requests that no call holds; the first batch of a new one takes longer
 
     def at_most(self, max_tokens: int | None) -> int:
         "This many tokens, or as many as the network reads. Raises `ModelError` for more."
