@@ -27,6 +27,10 @@ it or its main part, 1 is of real use, 0 none), so that what is refused can be t
 `demo, further questions` are the last 120 (b...), written by a session that knew neither the reader nor the other questions, and asked when
 misspelled words were corrected, 25 passages read, and the network had learnt anew; `before` is the reader of that morning on the same.
 Three sessions graded the screens of both in one shuffled row, and did not know that there were two; four searched the notes.
+`demo, with 797 notes more` are 120 more (c...), written like them, asked when 797 notes had been written and each read against its
+source by another session, notes on the kind of a medicine were let through, and of a trial its background was not; `demo, before these
+notes` is the reader of that morning on the same questions. Graded and searched as before, the notes searched with the new ones among
+them. Seven of the new notes were withdrawn afterwards, one because it was quoted in answer to another question (c118).
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
@@ -46,7 +50,8 @@ from cpqa.evaluation.statistics import wilson
 GRADED = ('demo: the reader of 2026-11-24, before names were found in all their forms; rct: 4,145 abstracts and 329 whole papers, with '
           'weights of their own; bioasq: a reader before; November 25 and 26: the readers of these evenings')
 LABELS = ROOT / 'benchmarks' / 'labels'
-SEARCHED = ('demo, other common questions', 'demo, further questions', 'demo, further questions, before')   # in answerable.tsv
+SEARCHED = ('demo, other common questions', 'demo, further questions', 'demo, further questions, before', 'demo, with 797 notes more',
+            'demo, before these notes')   # in answerable.tsv
 
 
 def table(name: str) -> list[dict]:

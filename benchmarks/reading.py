@@ -202,7 +202,7 @@ def from_abstract(q: dict) -> Gathered:
 def scores(q: dict) -> np.ndarray:
     rows, weights = q['rows'], shipped_quote_weights(q['text'], 'papers')
     signs = {name: np.array([np.nan if r['signs'][name] is None else r['signs'][name] for r in rows], float) for name in weights.weights}
-    return answer_probability(signs, weights) * section_share([r['section'] for r in rows])
+    return answer_probability(signs, weights) * section_share([r['section'] for r in rows], of_trials(q['text']))
 
 
 def said_by(q: dict, row: dict, p: float) -> Heard:

@@ -25,7 +25,7 @@ from .answer_selection import AnswerNetwork, shipped_answer
 from .citations import checked, cite, commands
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
-from .subject import about_it, subject_of
+from .subject import about_it, on_kind, subject_of
 from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
 from .verdict import Heard, Verdict, asks_for_label, of_trials, verdict
@@ -43,7 +43,7 @@ from ..retrieval.encoder_contracts import directions
 from ..retrieval.dual_path import source_of
 from ..retrieval.encoders import Encoder
 from ..retrieval.openvino_models import ModelError
-from ..retrieval.patient_words import both_forms, in_literature, without_mentioned
+from ..retrieval.patient_words import both_forms, by_kind, in_literature, without_mentioned
 from ..retrieval.spelling import CONTRACTED, word_rarity
 
 # %% ../../nbs/answering/quoting_reader.ipynb #5f71051f
@@ -139,11 +139,12 @@ def answer_probability(signs: Mapping[str, np.ndarray], weights: QuoteWeights) -
 
 # %% ../../nbs/answering/quoting_reader.ipynb #c18017c6
 _METHODS = re.compile(r'\bmethods?\b|^(?:abbreviations|references|competing interests|acknowledg|funding|authors)', re.I)
+_BACKGROUND = re.compile(r'(?:^|> )(?:background|introduction|rationale|context)\b', re.I)
 _LESS = 0.3
 
-def section_share(sections: Sequence[str]) -> np.ndarray:
-    "What is left of the score of a sentence of each section, by its label, shape (n,)."
-    return np.array([_LESS if _METHODS.search(s) else 1.0 for s in sections])
+def section_share(sections: Sequence[str], trials: bool = False) -> np.ndarray:
+    "What is left of the score of a sentence of each section, by its label, shape (n,); is the question one of `trials`?"
+    return np.array([_LESS if _METHODS.search(s) or trials and _BACKGROUND.search(s) else 1.0 for s in sections])
 
 # %% ../../nbs/answering/quoting_reader.ipynb #73d49669
 def matching(score: float, weights: QuoteWeights) -> Remark:
@@ -342,9 +343,15 @@ def _alone(question: str, found: _Found, reranker: Reranker | None) -> tuple[np.
                                              'chosen without it',)
 
 def _answers(reader: 'QuotingReader', question: str, found: _Found) -> tuple[np.ndarray, tuple[str, ...]]:
-    "What the answer network says of each sentence, on average of the question as asked and as papers put it; NaN where it fails."
+    """What the answer network says of each sentence, on average of the question as asked and as papers put it, or, of a note on the kind
+    of medicine asked about, of the question on that kind, if that is more; NaN where it fails."""
     said = [(d.text[slice(*standing(d, span))], d.title) for d, span in found]
-    try: return np.mean([reader.answers.log_odds(asked, said) for asked in both_forms(question)], axis=0), ()
+    subject, kind = subject_of(in_literature(question)), by_kind(question)
+    on_it = [i for i, (d, span) in enumerate(found) if kind and on_kind(subject, d, d.text[slice(*span)])]
+    try:
+        odds = np.mean([reader.answers.log_odds(asked, said) for asked in both_forms(question)], axis=0)
+        if on_it: odds[on_it] = np.maximum(odds[on_it], reader.answers.log_odds(kind, [said[i] for i in on_it]))
+        return odds, ()
     except (ModelError, MissingExtra) as e: return np.full(len(found), np.nan), (f'{e}: the sentences were chosen without it',)
 
 def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) -> _Scored:
@@ -358,7 +365,8 @@ def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) 
     if scale.weights.get('answers') and found:
         signs['answers'], more = _answers(reader, question, found)
         notes += more
-    p = answer_probability(signs, scale) * section_share([section_of(d, start) for d, (start, _) in found])
+    trials = among(d for d, _ in found) == 'papers' and of_trials(question)
+    p = answer_probability(signs, scale) * section_share([section_of(d, start) for d, (start, _) in found], trials)
     return _Scored(p, best_sentences(p, [d for d, _ in found]), scale, stances, notes)
 
 # %% ../../nbs/answering/quoting_reader.ipynb #22f37afc

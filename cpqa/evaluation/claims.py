@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WORDINGS', 'MIRROR', 'VALUES', 'FLIPS', 'Statement', 'trial_parts', 'worded', 'statements', 'auroc', 'auroc_by_kind',
-           'fit_support', 'fit_network']
+           'fit_support', 'fit_network', 'fit_carried']
 
 # %% ../../nbs/evaluation/claims.ipynb #bc78cb89
 import re
@@ -205,9 +205,11 @@ def auroc_by_kind(made: Sequence[Statement], scores: Sequence[float], resamples:
 _CHECK_PARTS = {'subject': (('outcome', 'article'), ('outcome', 'words')), 'difference': (('negation',), ('same', 'p', 'opposed')),
          'direction': (('direction', 'reversed'), ('side', 'alone', 'numbers')), 'figures': (('number', 'unit'), ('number', 'unit'))}
 
-def _logistic(x: np.ndarray, y: np.ndarray, even: bool = True, ridge: float = .1) -> tuple[np.ndarray, float]:
-    "Weights and intercept of a logistic regression; `even`: both classes weigh the same."
+def _logistic(x: np.ndarray, y: np.ndarray, even: bool = True, ridge: float = .1,
+              weight: np.ndarray | float = 1.0) -> tuple[np.ndarray, float]:
+    "Weights and intercept of a logistic regression; `even`: both classes weigh the same. `weight` is each row's."
     X, w = np.column_stack([x, np.ones(len(x))]), np.where(y, .5 / y.mean(), .5 / (~y).mean()) if even else np.ones(len(y))
+    w = w * weight
     b, penalty = np.zeros(X.shape[1]), np.diag([ridge] * x.shape[1] + [1e-6])
     for _ in range(50):
         p = 1 / (1 + np.exp(-np.clip(X @ b, -30, 30)))
@@ -270,3 +272,23 @@ def fit_network(weights: SupportWeights, made: Sequence[Statement], found: Seque
     "The weights with the network's signs on top, fitted on these statements, and the cross-validated score of each."
     if any(f.yes is None for f in found): raise CpqaError('the signs hold nothing of the network: take them with an encoder')
     return _with_levels(lambda some, of: [_on_top(p, some, of) for p in weights.parts], made, found, false_alarms, **about)
+
+# %% ../../nbs/evaluation/claims.ipynb #0bbd0bc3
+_CARRIED, _SAY = ('words', 'cosine', 'finding', 'yes', 'no'), .5   # its signs; what it counts in the score
+
+def fit_carried(found: Sequence[Signs], true: Sequence[bool], counts: Sequence[float], groups: Sequence[str],
+                failed: float = .03) -> tuple[Part, list[float]]:
+    """The part `carried`, fitted on claims that do or do not say what their quote says, and the probability of each claim when its group
+    was left out. `failed` of those carried, by what they count, lie below its threshold."""
+    if any(f.yes is None for f in found): raise CpqaError('the signs hold nothing of the network: take them with an encoder')
+    x, y, w = np.array([f.get(_CARRIED) for f in found]), np.array(true, bool), np.array(counts, float)
+    made = lambda some: _logistic(x[some], y[some], even=False, weight=w[some])
+    odds = lambda fitted, some: x[some] @ fitted[0] + fitted[1]
+    fold, z = np.array([_pick(5, 'carried', g) for g in groups]), np.zeros(len(y))
+    for k in range(5): z[fold == k] = odds(made(fold != k), fold == k)
+    p = 1 / (1 + np.exp(-z))
+    order = np.flatnonzero(y)[np.argsort(p[y])]
+    below = float(p[order[np.searchsorted(np.cumsum(w[order]) / w[order].sum(), failed)]])
+    weights, intercept = made(np.ones(len(y), bool))
+    return Part('carried', _CARRIED, tuple(round(float(v), 4) for v in weights), round(intercept, 4), round(below, 4), _SAY), p.tolist()
+
