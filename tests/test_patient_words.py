@@ -34,8 +34,9 @@ def test_a_patients_words_count_as_the_literatures(qa, lay, clinical):
     assert mine.confidence >= 0.8 * papers.confidence or mine.abstained and papers.abstained   # no note is on scalp cooling
 
 
-# not brain fog: its other forms (cognitive dysfunction) bring in papers that share few words with the clinical question
-@pytest.mark.parametrize('lay,clinical', [*(p for p in PAIRS if 'fog' not in p[0]),
+# not brain fog: its other forms (cognitive dysfunction) bring in papers that share few words with the clinical question; nor the cold
+# cap, on which there is no note: what shares a word with either question comes in
+@pytest.mark.parametrize('lay,clinical', [*(p for p in PAIRS if not {'fog', 'cap'} & {*p[0].strip('?').split()}),
                                           ('leukemia', 'leukaemia'), ('leukaemia', 'leukemia')])
 def test_term_search_finds_what_it_finds_for_papers_words(qa, lay, clinical):
     wanted, found = ({h.id for h in qa.search(q, 20, 'bm25')} for q in (clinical, lay))
