@@ -89,8 +89,8 @@ def carried(checker: ClaimSupport) -> tuple[Part, dict]:
         way, signs = np.array([way for *_, way, _ in aside]), checker.signs([(claim, said) for claim, said, *_ in aside])
         scores = np.array([checker.support(c, s, f).score for (c, s, *_), f in zip(aside, signs)])
         both = scores * np.array([part.probability(f) for f in signs]) ** part.say
-        worth['claims that were written'][name] = {'n': len(aside)} | {
-            f'AUROC {how}': [round(auroc(x[way > 0], x[way == w]), 4) for w in (0, -1)] for how, x in (('without', scores), ('with it', both))}
+        against = lambda x: [round(auroc(x[way > 0], x[way == w]), 4) for w in (0, -1)]   # neither, contradicted
+        worth['claims that were written'][name] = {'n': len(aside), 'AUROC without': against(scores), 'AUROC with it': against(both)}
     return part, worth
 
 

@@ -52,8 +52,8 @@ def signs(claim: str, quote: str, cosine: float | None = None, stance: Stance | 
 
 # %% ../../nbs/answering/support.ipynb #76fa628f
 class Part(Record, frozen=True):
-    """A question about a claim and its quote: the signs it reads, their weights, the probability below which it has failed, and the exponent
-    of the probability in the score."""
+    """A question about a claim and its quote: the signs it reads, their weights, the probability below which it has failed, and the
+    exponent of the probability in the score."""
     name: str
     signs: tuple[str, ...]
     weights: tuple[float, ...]
