@@ -299,7 +299,7 @@ def read(q: dict, rule: VerdictRule) -> list[tuple[float, bool]]:
     found = [
         (Document(r['doc'], '', ' ' * r['start'] + f'{n}' * (r['end'] - r['start'])), (r['start'], r['end'])) for n, r in enumerate(rows)
     ]  # no two repeat each other
-    taken, _ = room._quotes(QuotingReader(), given, found, said, ways)
+    taken, _ = room._quotes(QuotingReader(), q['text'], given, found, said, ways)
     return [(float(p[i]), rows[i]['marked']) for i in taken]
 
 

@@ -189,14 +189,14 @@ def _repeats(said: str, taken: str, one_paper: bool) -> bool:
     return len(x & y) >= (_SAME_IN_A_PAPER if one_paper and not more else _SAME) * max(1, len(x | y))
 
 def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners: Sequence[str], n: int, floor: float,
-         ways: Sequence[str], again: float = 0.0) -> list[int]:
+         ways: Sequence[str], again: float | np.ndarray = 0.0) -> list[int]:
     """Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless they point different `ways`), at
-    most two of one document, the second of these not below `again`."""
-    taken: list[int] = []
+    most two of one document, the second of these not below `again`, its own or that of all."""
+    taken, bar = list[int](), np.broadcast_to(again, len(scores))
     for i in order:
         repeated = any(ways[i] == ways[j] and _repeats(texts[i], texts[j], owners[i] == owners[j]) for j in taken)
         beside = sum(owners[j] == owners[i] for j in taken)
-        crowded = beside >= 2 or beside == 1 and scores[i] < again
+        crowded = beside >= 2 or beside == 1 and scores[i] < bar[i]
         if scores[i] >= floor and not repeated and not crowded: taken.append(i)
         if len(taken) == n: break
     return taken
@@ -413,13 +413,16 @@ def _how_well(question: str, citations: Sequence[Citation], given: _Scored, said
 # %% ../../nbs/answering/quoting_reader.ipynb #e89aa751
 _SURE_BY_ITSELF = 0.85   # from this probability on a second sentence of one paper is quoted
 
-def _quotes(reader: 'QuotingReader', given: _Scored, found: _Found, said: Verdict | None, ways: list[str]) -> tuple[list[int], str]:
-    "The candidates to quote, in order, and the label that they carry."
+def _quotes(reader: 'QuotingReader', question: str, given: _Scored, found: _Found, said: Verdict | None,
+            ways: list[str]) -> tuple[list[int], str]:
+    "The candidates to quote, in order, and the label that they carry; to a yes or no, beside a finding of a paper not what it hoped."
     weights, label = given.scale, said.label if said else ''
     floor = max(weights.least, weights.keep * float(given.scores.max()) if not label else 0)
     owners, texts = [d.id for d, _ in found], [d.text[a:b] for d, (a, b) in found]
     again = _SURE_BY_ITSELF if 'answers' in weights.weights and not label else 0.0   # of the same paper only what is sure by itself
-    taken = pick(by_label(given.order, label, ways), given.scores, texts, owners, reader.quotes, floor, ways, again)
+    hoped = [kind_of(question) == 'yesno' and bool(_BACKGROUND.search(section_of(d, a))) for d, (a, _) in found]
+    bar = np.where(hoped, np.inf, again)
+    taken = pick(by_label(given.order, label, ways), given.scores, texts, owners, reader.quotes, floor, ways, bar)
     carried = all(any(ways[i] == way for i in taken) for way in _CARRIES.get(label, ()))
     if carried: return taken, label
     floor = max(floor, weights.keep * float(given.scores.max()))   # no label without a quote that points its way
@@ -442,7 +445,7 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')
     if why := abstention(_grounds(reader, given, g, len(every) - len(about))): return replace(blank, why=(why,))
     said, ways = _heard(question, given, found)
-    taken, label = _quotes(reader, given, found, said, ways)
+    taken, label = _quotes(reader, question, given, found, said, ways)
     citations = _apart(cite(found[i][0], standing(*found[i]), round(float(given.scores[i]), 4)) for i in taken)
     how = _how_well(question, citations, given, replace(said, label=label) if said else None, [ways[i] for i in taken])
     return replace(blank, response=quoted(citations), citations=citations, abstained=False, why=how, label=label,
