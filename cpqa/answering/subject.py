@@ -76,10 +76,11 @@ def subject_of(question: str) -> Subject:
     return Subject(cancers_named(question), named, speaks_of_cancer(question), tuple(kinds))
 
 def on_kind(subject: Subject, document: Document, sentence: str) -> bool:
-    "Is this sentence of a note of ours on the kind of medicine that is asked about, and on no medicine by name?"
+    "Is this sentence of a note of ours on the kind of medicine that is asked about, and on no other medicine by name?"
     if not subject.kinds or source_of(document) != 'note': return False
-    said = f'{document.title}. {sentence}'
-    return not medicines_named(said) and any(re.search(rf'(?<!\w){re.escape(kind)}(?!\w)', said, re.I) for kind in subject.kinds)
+    said, kinds = f'{document.title}. {sentence}', {kind.lower() for kind in subject.kinds}   # morphine stands for its kind
+    if not all(names & kinds for names in medicines_named(said)): return False
+    return any(re.search(rf'(?<!\w){re.escape(kind)}(?!\w)', said, re.I) for kind in subject.kinds)
 
 # %% ../../nbs/answering/subject.ipynb #5b1ec717
 def _about_cancer(asked: frozenset[str], document: Document, sentence: str) -> bool:

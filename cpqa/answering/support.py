@@ -71,7 +71,7 @@ class SupportWeights(Record, frozen=True):
     "The parts, what share of the true statements they call at fault, the score that as many fall below, and what they were fitted on."
     parts: tuple[Part, ...]
     fault_below: float
-    false_alarms: float            # the share of true statements at fault, by cross-validation where the thresholds were set
+    false_alarms: float            # the share of true statements at fault by the other parts than carried, by cross-validation
     encoder: dict[str, Any] = {}   # what its describe() says; empty: none
     stance: str = ''               # the stance network: the digits of its weights; '': none
     fitted_on: str = ''
