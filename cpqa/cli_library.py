@@ -53,10 +53,12 @@ def _found(said: dict[str, Any]) -> str:
     return f"{r['@10']:.1%} of the nearest 10, {r['@100']:.1%} of 100, for {r['queries']:,} passages among {r['of']:,}"
 
 def form_told(library: 'Library') -> list[str]:
-    "What form the vectors of a library have, why, and what it finds, in lines; none where they are exact and nobody asked for less."
+    "Of which documents the vectors are, their form, why, and what it finds, in lines; none where they are exact and of all."
+    from cpqa.libraries import of_which
     said = library.manifest.parts.get('vectors', {})
-    if said.get('form', 'exact') == 'exact' and 'memory' not in said: return []
-    return [f"vectors: {said['form']}, {said['why']}", *(f'recall: {found}' for found in [_found(said)] if found)]
+    partly = [f'vectors of {which} alone' for which in [of_which(said)] if which]
+    if said.get('form', 'exact') == 'exact' and 'memory' not in said: return partly
+    return [*partly, f"vectors: {said['form']}, {said['why']}", *(f'recall: {found}' for found in [_found(said)] if found)]
 
 # %% ../nbs/cli_library.ipynb #c34005bd
 @keeping.add('get', "build a library of what PubMed has on a question, in PubMed's query language, or of a list of PMIDs",
@@ -96,11 +98,13 @@ def _baseline(out: str, files: tuple[str, ...], keep: str, place: str | None, no
 # %% ../nbs/cli_library.ipynb #f0a70004
 @keeping.add('embed', 'make the vectors of a library that was built without', cloup.argument('library', metavar='DIR'),
              encoder_option('what makes the vectors', 'the one that comes with cpqa'), _SEGMENTER, _MEMORY,
+             option('--where', default='', metavar='QUERY',
+                    help="only documents that this finds, in PubMed's query language; an update keeps to it (default: all)"),
              option('--afresh', is_flag=True, help='drop the vectors that are there, and what an earlier command left unfinished'),
              stopped='what was made is kept, and the same command goes on from there')
-def _embed(library: str, encoder: str | None, segmenter: str | None, memory: int | None, afresh: bool):
+def _embed(library: str, encoder: str | None, segmenter: str | None, memory: int | None, where: str, afresh: bool):
     from cpqa.libraries import embed_library
-    with progress_bars() as progress: made = embed_library(library, encoder, segmenter, memory, progress, afresh)
+    with progress_bars() as progress: made = embed_library(library, encoder, segmenter, memory, progress, afresh, where=where)
     print(f"{made.manifest.parts['vectors']['vectors']:,} vectors of {_made(made, library)}")
     for line in form_told(made): print(line)
 
@@ -153,6 +157,14 @@ def _list(folder: str, as_json: bool):
             print(f'{plain(line["library"]):24} {line["documents"]:12,} documents  {line["vectors"]:12,} vectors{asked}')
     if not lines: print(f'No library lies in {plain(folder)}.')
 
+# %% ../nbs/cli_library.ipynb #b3e70021
+def _alone(said: dict[str, Any]) -> str:
+    "Of which documents a library has vectors, if not of all, as `info` says it."
+    from cpqa.libraries import of_which
+    which = of_which(said)
+    return which and f', of {which} alone'
+
+
 # %% ../nbs/cli_library.ipynb #4b38c2bd
 def first_few(names: Sequence[str], most: int = 3) -> str:
     "How many names there are, and the first of them; all of them where there are few."
@@ -166,7 +178,7 @@ def _facts(library: Any, verified: bool) -> dict[str, Any]:
     sizes = ', '.join(f'{k} {v}' for k, v in cut.items() if k not in ('segmenter', 'encoder'))
     how = f"cut by {cut['segmenter']}: {sizes}" if 'segmenter' in cut else ''
     size = sum(f.bytes for f in m.files.values()) / 1e6
-    vectors = f"{said['vectors']:,} of {said['encoder'].get('model')}" if said else 'none'
+    vectors = f"{said['vectors']:,} of {said['encoder'].get('model')}{_alone(said)}" if said else 'none'
     kept = f"{said['form']}, {said['why']}" if 'form' in said else ''
     return {'documents': f'{len(library):,}', 'vectors': vectors, 'passages': how, 'form': kept, 'recall': _found(said),
             'bad records': f"{m.counts['skipped']:,} left out", 'size': f'{size:,.1f} MB in {len(m.files)} files',

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AnyEncoder', 'DEMO_VECTORS', 'check_encoder', 'encoder_of', 'remembered_encoder', 'document_of', 'files_of',
-           'sources_of', 'build_index', 'update_index', 'embed_library', 'check_library', 'kept_library',
+           'sources_of', 'build_index', 'update_index', 'of_which', 'embed_library', 'check_library', 'kept_library',
            'demo_library']
 
 # %% ../nbs/libraries.ipynb #acc161f6
@@ -33,7 +33,7 @@ from .passages.segmenters import segmenter as named_segmenter
 from .retrieval.encoders import KnownVectors
 from .retrieval.encoders import ENCODERS, EmbeddedEncoder, Encoder, embedded_sha256, encoder_name
 from .retrieval.encoders import encoder as named_encoder
-from .retrieval.vectors import VectorPart
+from .retrieval.vectors import VectorPart, check_where
 
 # %% ../nbs/libraries.ipynb #7f3df85f
 AnyEncoder = Encoder | str | Path   # an encoder, the folder of a prepared one, or a name of `ENCODERS`
@@ -119,10 +119,10 @@ def sources_of(given: Any) -> list[RecordSource]:
     return out
 
 # %% ../nbs/libraries.ipynb #68fa495c
-def _vectors(model: Encoder, segmenter: str | Segmenter | None, named: str, memory: int | None) -> VectorPart:
+def _vectors(model: Encoder, segmenter: str | Segmenter | None, named: str, memory: int | None, where: str = '') -> VectorPart:
     "What makes the vectors of a library's passages."
     splitter = named_segmenter(segmenter, lambda: model) if isinstance(segmenter, str) else segmenter or SentenceSplitter()
-    return VectorPart(model, splitter.split, splitter.describe(), named=named, memory=memory)
+    return VectorPart(model, splitter.split, splitter.describe(), named=named, memory=memory, where=where)
 
 def build_index(
     sources: Any,                        # a file, a folder, a record or a dictionary, or several of them, read in this order
@@ -178,6 +178,10 @@ def _without_vectors(library: Library) -> str:
     kept = {name: entry.sha256 for name, entry in library.manifest.files.items() if not name.startswith(f'{VectorPart.name}/')}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
+def of_which(said: Mapping[str, Any]) -> str:
+    "Which documents the vectors are of that a manifest tells of; '' where they are of all."
+    return f"the {said['documents']:,} documents that match {said['where']!r}" if said.get('where') else ''
+
 def embed_library(
     folder: str | Path,                  # of the library
     encoder: AnyEncoder | None = None,   # None: the embedded model
@@ -186,17 +190,21 @@ def embed_library(
     progress: Progress | None = None,
     afresh: bool = False,                # drop the vectors that are there, and what an earlier call left unfinished
     wait: float = 0,
+    where: str = '',                     # a query in PubMed's language: only documents that it finds get vectors; '': all
 ) -> Library:
     "Makes the vectors of a library that has none; a call that died is gone on with. Raises `CpqaError`; what was there stays."
-    library = Library(folder)
+    library, where = Library(folder), ' '.join(where.split())
     begun = beside(library.folder, 'embedding')
-    if VectorPart.name in library.manifest.parts and not afresh and not begun.exists():
-        raise LibraryError(f'{folder} has vectors: search it, or make them anew by --afresh (embed_library(..., afresh=True))')
+    if (there := library.manifest.parts.get(VectorPart.name)) and not afresh and not begun.exists():
+        which = f", of {told}" if (told := of_which(there)) else ''
+        raise LibraryError(f'{folder} has vectors{which}: search it, or make them anew by --afresh (embed_library(..., afresh=True))')
+    check_where(library, where)   # a query that finds nothing leaves nothing behind
     if isinstance(segmenter, str): SEGMENTERS.check(segmenter)
     check_encoder(encoder)
     with shown_progress(progress) as show:
-        part = _vectors(encoder_of(encoder, show), segmenter, _lasting(encoder), memory)
-        request = {'library': _without_vectors(library), 'encoder': part.encoder.describe(), 'splitter': part.splitter}
+        part = _vectors(encoder_of(encoder, show), segmenter, _lasting(encoder), memory, where)
+        asked = {'where': where} if where else {}
+        request = asked | {'library': _without_vectors(library), 'encoder': part.encoder.describe(), 'splitter': part.splitter}
         with spooling(begun, request, afresh) as spool:
             part.kept = spool.folder
             return add_parts(folder, [part], show, wait)

@@ -39,7 +39,7 @@ from .retrieval.rewriters import rewriter
 from .retrieval.sources import Meaning, PubMedSource, Scope, Shelved, Source as SearchedSource, opened_source, scope_of
 from .retrieval.spelling import Speller
 from .retrieval.term_search import Search, TermRetriever, fuse, in_both_forms
-from .retrieval.vectors import DenseRetriever, PassageVectors, Split, VectorPart, Vectors
+from .retrieval.vectors import CompletedVectors, DenseRetriever, PassageVectors, Split, VectorPart, Vectors
 
 # %% ../nbs/pipeline.ipynb #5a1672e4
 from .answering.abstention import confidence as confidence_in
@@ -345,6 +345,11 @@ def _searches(qa: _Steps, retriever: str) -> list[Search]:
     dense: Search = lambda queries, k: (DenseRetriever(qa.vectors).search(queries, k) if at is None else at.dense(queries, k, qa.encoder))
     return [*([terms] if retriever != 'dense' else []), *([in_both_forms(dense)] if retriever != 'bm25' else [])]
 
+def _stored(qa: _Steps) -> Vectors | None:
+    "The vectors of the library, if all of its documents have some."
+    if qa.engine is not None or VectorPart.name not in qa.library.manifest.parts: return None
+    return qa.vectors if qa.vectors.held.all() else None
+
 def _searched(
     qa: _Steps,
     query: str,
@@ -358,8 +363,7 @@ def _searched(
     if k < 1: raise CpqaError(f'k must be at least 1, got {k}')
     query, deep = clean_question(query), max(k, _FIRST_STAGE, qa.finding.depth if reranker else 0)
     if isinstance(reranker, str) and RERANKERS.check(reranker):   # a wrong name is refused before anything is loaded
-        local = qa.engine is None and VectorPart.name in qa.library.manifest.parts
-        reranker = qa.second(reranker, qa.vectors if local else None)
+        reranker = qa.second(reranker, _stored(qa))
     searches = _searches(qa, retriever)
     rankings = [(cut(s) if cut else s)([query], deep)[0] for s in searches]
     hits = rankings[0] if len(rankings) == 1 else fuse(*rankings)
@@ -368,7 +372,7 @@ def _searched(
 def _reranked(qa: _Steps, query: str, hits: list[Hit], reranker: Reranker) -> list[Hit]:
     if isinstance(reranker, NoReranker): return hits   # also where it has passages that are not ranked
     documents = qa.documents([h.id for h in hits[:qa.finding.depth]])
-    if qa.engine is None and VectorPart.name in qa.library.manifest.parts: passages, _ = TwoStage(qa.vectors).candidates(documents)
+    if (stored := _stored(qa)) is not None: passages, _ = TwoStage(stored).candidates(documents)
     else: passages = [p for d in documents for p in SentenceSplitter().split(d)]
     return rerank_documents(query, hits, [*passages, *title_passages(documents, passages)], reranker)
 
@@ -411,15 +415,17 @@ def _has_probability(qa: _Steps, name: str) -> bool:
 
 _INSIDE = [row.name for row in SEGMENTERS.own if 'sentences' in row.uses]   # read with the sentences around or at their ends
 
+_OF_A_LIBRARY = (Vectors, CompletedVectors)
+
 def _cut(qa: _Steps, vectors: PassageVectors | None) -> dict[str, Any]:
     "How the passages of these vectors were cut, as their segmenter says."
-    return qa.library.manifest.parts[VectorPart.name].get('splitter', {}) if isinstance(vectors, Vectors) else qa.splitter.describe()
+    return qa.library.manifest.parts[VectorPart.name].get('splitter', {}) if isinstance(vectors, _OF_A_LIBRARY) else qa.splitter.describe()
 
 def _reads(qa: _Steps, vectors: PassageVectors) -> Segmenter | None:
     "What says what is read where a passage was found; None: the passage."
     cut = _cut(qa, vectors)
     if cut.get('segmenter') in _INSIDE: return SentenceWindow(cut.get('window', 0))
-    return None if isinstance(vectors, Vectors) else qa.splitter
+    return None if isinstance(vectors, _OF_A_LIBRARY) else qa.splitter
 
 def _told(stage: TwoStage, chosen: Selection, cut: dict[str, Any]) -> dict[str, Any]:
     "What the trace says of the second stage."

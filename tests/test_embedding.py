@@ -5,6 +5,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import CPQA, complaint, environment, good, hidden, inside, write_beir
 
@@ -13,6 +14,7 @@ from cpqa.core.storage import beside
 from cpqa.literature.library import Library
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.growing_rows import GrowingRows
+from cpqa.retrieval.term_search import TermRetriever
 from cpqa.retrieval.vectors import DenseRetriever, Vectors
 
 WORDS = ('tea', 'fatigue', 'leaf', 'dose', 'tamoxifen', 'vitamin', 'polyp', 'lung', 'statin', 'sleep', 'pain')
@@ -26,9 +28,9 @@ def rows_of(folder: Path) -> int:
     return GrowingRows(begun, EmbeddedEncoder().dim, 4).done.rows if (begun/'done.json').exists() else 0
 
 
-def killed_at(folder: Path, rows: int) -> int:
+def killed_at(folder: Path, rows: int, *words: str) -> int:
     "Runs `library embed` until more than so many rows are made, and kills it; how many were made then."
-    running = subprocess.Popen([CPQA, 'library', 'embed', str(folder)], env=environment(), stdout=subprocess.DEVNULL)
+    running = subprocess.Popen([CPQA, 'library', 'embed', str(folder), *words], env=environment(), stdout=subprocess.DEVNULL)
     note, until = beside(folder, 'embedding')/'done.json', time.monotonic() + 200
     while running.poll() is None and time.monotonic() < until:
         if note.exists() and f'"rows":{rows},' not in note.read_text() and '"rows":0,' not in note.read_text(): break
@@ -75,6 +77,33 @@ def test_vectors_that_were_killed_on_their_way_are_those_of_an_undisturbed_build
     for name in ('index.faiss', 'spans.npy', 'dates.npy'):
         assert (out/'vectors'/name).read_bytes() == (papers/'whole'/'vectors'/name).read_bytes()
     assert found(out) == found(papers/'whole') and hidden(tmp_path) == []
+
+
+def test_vectors_of_what_matches_a_question_are_those_that_the_documents_have_in_a_whole_library(papers, tmp_path):
+    out, where = tmp_path/'some', 'tea[ti] OR statin[ti] OR sleep[ti] OR lung[ti] OR pain[ti]'
+    good('index', 'build', papers/'papers.jsonl', '--out', out, '--no-vectors', how=inside)
+    asked = {p.id for p in PAPERS if {'tea', 'statin', 'sleep', 'lung', 'pain'} & set(p.title.replace(',', '').split())}
+    assert 'matches none of the 2,500 documents' in complaint(inside('library', 'embed', out, '--where', 'gout[ti]'))
+    assert hidden(tmp_path) == [] and Library(out).manifest.parts == {}   # nothing is begun, so that another question needs no --afresh
+    first = killed_at(out, 0, '--where', where)
+    assert 0 < first < len(asked)
+    assert "another request ({'where': 'tea[ti] OR" in complaint(inside('library', 'embed', out, '--where', 'tea[ti]'))
+    said = good('library', 'embed', out, '--where', where, how=inside)
+    assert f'{len(asked):,} vectors of 2,500 documents' in said and f'vectors of the {len(asked):,} documents that match' in said
+    assert f'of the {len(asked):,} documents that match' in good('library', 'info', out, how=inside)
+    assert f"has vectors, of the {len(asked):,} documents that match 'tea[ti] OR" in complaint(inside('library', 'embed', out))
+    some, whole = (Vectors(Library(folder), EmbeddedEncoder()) for folder in (out, papers/'whole'))
+    assert {id for id, held in zip(some.ids, some.held) if held} == asked
+    for id in sorted(asked)[::100]: assert np.allclose(some.of_rows(some.rows_of(id)), whole.of_rows(whole.rows_of(id)), atol=2e-2)
+    every = {h.id for hits in DenseRetriever(some).search(QUERIES, 500) for h in hits}
+    assert every <= asked and len(every) > 500
+    assert {p.id for p in PAPERS if 'tamoxifen' in p.title} == {h.id for h in TermRetriever(Library(out)).search(['tamoxifen'], 999)[0]}
+    write_beir(tmp_path/'new.jsonl', [Document('9001', title='Tea against hiccups'), Document('9002', title='Dill against hiccups')])
+    good('library', 'update', out, '--files', tmp_path/'new.jsonl', how=inside)
+    later = Vectors(Library(out), EmbeddedEncoder())
+    assert len(later.ids) == 2502 and {id for id, held in zip(later.ids, later.held) if held} == asked | {'9001'}
+    assert '9001' in good('search', 'dill hiccups', '--library', out, '--retriever', 'dense', '-k', '1', how=inside)
+    assert '9002' in good('search', 'dill hiccups', '--library', out, '-k', '2', '--reranker', 'cosine', how=inside)
 
 
 def test_what_lies_ready_for_other_documents_is_not_used(begun, tmp_path):

@@ -30,7 +30,7 @@ from .encoders import Encoder
 from .engines import Engine, engine
 from .dual_path import Fetch, Shelf, bounds, why_not
 from .query_ladder import Result
-from .vectors import DenseRetriever, PassageVectors, Split, Vectors
+from .vectors import CompletedVectors, DenseRetriever, PassageVectors, Split, Vectors
 
 # %% ../../nbs/retrieval/sources.ipynb #d03d4fa2
 Shelved = Library | Path | str   # an open library, or its directory
@@ -149,8 +149,10 @@ class LibrarySource:
     def fetch(self, ids: Sequence[str]) -> Fetched: return Shelf(self.means.library)(ids)
     def alive(self) -> bool: return True
     def encoder(self) -> Encoder: return self.means.encoder
-    def kept(self) -> PassageVectors | None: return self.means.vectors
-    def passages(self, documents: Sequence[Document]) -> PassageVectors: return self.means.vectors
+    def kept(self) -> PassageVectors | None: return self.means.vectors if self.means.vectors.held.all() else None
+
+    def passages(self, documents: Sequence[Document]) -> PassageVectors:
+        return self.kept() or CompletedVectors(documents, self.means.vectors, self.means.split)
 
     def told(self, n: int) -> str:
         ours = ' (our own words about these papers)' if self.means.scope.shelf is None else ''
