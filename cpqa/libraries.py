@@ -28,6 +28,7 @@ from .literature.library import FORMAT, Library, LibraryError, Origin, RecordSou
 from .literature.harvest import spooling
 from .literature.library_updates import Updated, add_parts, update_library
 from .literature.pubmed import Deleted, Skipped
+from .literature.study_kinds import STUDY_KINDS
 from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter
 from .passages.segmenters import segmenter as named_segmenter
 from .retrieval.encoders import KnownVectors
@@ -238,7 +239,7 @@ def demo_library(
     load: Callable[[], Encoder] = EmbeddedEncoder,    # gives that one, if it has to be built
 ) -> Library:
     "The library of the demo notes, built now if the cache does not hold it."
-    made_of = [sha256(DEMO_FILE), encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe()]
+    made_of = [sha256(DEMO_FILE), encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS]
     def build(folder: Path) -> Library:
         known = KnownVectors(encoder or load(), DEMO_VECTORS)
         return build_index([n.document() for n in demo_notes()], folder, progress=progress, wait=300, encoder=known)

@@ -337,14 +337,20 @@ class CancerQA(_Steps):
 # %% ../nbs/pipeline.ipynb #214b8015
 def _searches(qa: _Steps, retriever: str) -> list[Search]:
     "What is asked: searches of the library, or of the engine in its place."
-    at = qa.engine
+    at, only = qa.engine, qa.scope.limits
     if retriever == 'boolean':
         if at is not None: raise CpqaError(f"{qa.scope.name} has no Boolean search: choose bm25, dense or hybrid, or search a library")
-        return [lambda queries, k: [list(qa.boolean.search(q, k).hits) for q in queries]]
-    terms: Search = TermRetriever(qa.library).search if at is None else at.terms
-    dense: Search = lambda queries, k: (DenseRetriever(qa.vectors).search(queries, k) if at is None else at.dense(queries, k, qa.encoder))
+        boolean = lambda q, k: qa.boolean.search(q, k, since=only.since or None, until=only.until or None, study=only.study)
+        return [lambda queries, k: [list(boolean(q, k).hits) for q in queries]]
+    said = '' if at is None else at.limit(only.since, only.until, only.study)
+    terms: Search = lambda queries, k: (TermRetriever(qa.library, only=only).search(queries, k) if at is None else
+                                        at.terms(queries, k, said))
+    dense: Search = lambda queries, k: (DenseRetriever(qa.vectors, only).search(queries, k) if at is None else
+                                        at.dense(queries, k, qa.encoder, said))
     return [*([terms] if retriever != 'dense' else []), *([in_both_forms(dense)] if retriever != 'bm25' else [])]
 
+
+# %% ../nbs/pipeline.ipynb #b3e70048
 def _stored(qa: _Steps) -> Vectors | None:
     "The vectors of the library, if all of its documents have some."
     if qa.engine is not None or VectorPart.name not in qa.library.manifest.parts: return None
@@ -392,7 +398,7 @@ def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSour
     dense = qa.engines.pubmed_vectors if wide else own(known) if own else Meaning(qa, known)
     return HSRDR(None if first == 'dense' else source.search, None if first == 'bm25' else dense, source.fetch, qa.rewriter,
                  scope.since, scope.until, deep, qa.finding.depth, full=source.full_texts, full_text=scope.full_text,
-                 also=getattr(source, 'by_full_text', ()), without=qa.without)
+                 also=getattr(source, 'by_full_text', ()), study=scope.limits.study, without=qa.without)
 
 # %% ../nbs/pipeline.ipynb #08b1745e
 def _two_stage(qa: _Steps, vectors: PassageVectors | None) -> TwoStage:

@@ -25,7 +25,7 @@ QUERIES = ['Does tea help against fatigue?', 'tamoxifen', 'sleep and pain']
 def rows_of(folder: Path) -> int:
     "How many rows lie ready for a library."
     begun = beside(folder, 'embedding')
-    return GrowingRows(begun, EmbeddedEncoder().dim, 4).done.rows if (begun/'done.json').exists() else 0
+    return GrowingRows(begun, EmbeddedEncoder().dim, 5).done.rows if (begun/'done.json').exists() else 0
 
 
 def killed_at(folder: Path, rows: int, *words: str) -> int:
@@ -74,7 +74,7 @@ def test_vectors_that_were_killed_on_their_way_are_those_of_an_undisturbed_build
     assert first < second < len(PAPERS)
     assert f'{len(PAPERS):,} vectors of {len(PAPERS):,} documents' in good('library', 'embed', out)
     Library(out).verify()
-    for name in ('index.faiss', 'spans.npy', 'dates.npy'):
+    for name in ("index.faiss", "spans.npy", "dates.npy", "kinds.npy"):
         assert (out/'vectors'/name).read_bytes() == (papers/'whole'/'vectors'/name).read_bytes()
     assert found(out) == found(papers/'whole') and hidden(tmp_path) == []
 

@@ -33,6 +33,7 @@ from ..core.storage import StorageError, beside, building, elsewhere, locked, pu
 from ..core.text_analysis import ANALYZER, ENGLISH, EXACT, folded
 from .article_files import read_file
 from .pubmed import Deleted, Skipped
+from .study_kinds import STUDY_KINDS, study_kind
 
 # %% ../../nbs/literature/library.ipynb #71ae0145
 _WORD_FIELDS = ('words_title', 'words_text', 'words_mesh', 'words_rest')
@@ -46,7 +47,7 @@ def _mesh_facts(heading: MeshHeading) -> Iterator[str]:
             yield from (f'{key}:{name}/{folded(q.name)}' for name in ('', *names))
 
 def facts(d: Document) -> set[str]:
-    "What a document is known by besides its words: its headings, types, languages, authors, journal and ids, each under a key."
+    "What a document is known by besides its words: its headings, types, authors, journal, ids, kind of study and more, each under a key."
     authors = [folded(a) for a in d.authors]
     journals = {d.journal, d.journal_abbr, re.sub(r'\(.*', '', d.journal), re.sub('(?i)^the ', '', d.journal)}
     found = {f for heading in d.mesh for f in _mesh_facts(heading)}
@@ -54,7 +55,7 @@ def facts(d: Document) -> set[str]:
                         ('1au', authors[:1]),
                         ('lastau', authors[-1:]), ('ta', map(folded, journals)), ('doi', [d.doi.lower()]), ('pmc', [d.pmcid.lower()])):
         found.update(f'{key}:{v}' for v in values if v)
-    return found | ({'has:abstract'} if d.text.strip() else set())
+    return found | {f'study:{study_kind(d)}'} | ({'has:abstract'} if d.text.strip() else set())
 
 # %% ../../nbs/literature/library.ipynb #291d0696
 def date_number(d: Document) -> int:
@@ -243,6 +244,12 @@ class Documents:
         except OSError as e: raise LibraryError(f'{self.folder} cannot be read any more ({e.strerror}): open it again') from e
         self.check_unchanged()
         return ids
+
+    @cached_property
+    def studied(self) -> bool:
+        "Is each document's kind of study in the index? In libraries of earlier versions it is not."
+        said = tantivy.Query.term_set_query(self.terms.schema, 'facts', [f'study:{kind}' for kind in ('', *STUDY_KINDS)])
+        return self.searcher.search(said, 1, count=True).count == len(self)  # type: ignore[attr-defined]   # tantivy's stubs leave it out
 
     def check(self, name: str): "Nothing is known yet of the files of an index that is being built."
     def check_unchanged(self): "Nothing can change an index that is being built."

@@ -32,23 +32,28 @@ def type_of_kind(kind: str) -> str:
     return _TYPES[kind][0] if kind else ''
 
 # %% ../../nbs/literature/study_kinds.ipynb #51c0a012
-_IN_TITLE = [(kind, re.compile(pattern, re.I)) for kind, pattern in (
-    ('protocol', r'\bprotocol\b'),
-    ('guideline', r'\b(?:guidelines?|consensus (?:statement|recommendations?)|recommendations of)\b'),
-    ('meta-analysis', r'\bmeta[- ]?analys[ei]s\b'),
-    ('systematic review', r'\b(?:systematic|scoping|umbrella|cochrane) (?:literature )?review\b'),
-    ('case report', r'\bcase (?:report|series)|\breport of (?:a|two|three|\d+) cases?\b'),
-    ('review', r'(?:^|: )(?:an? )?(?:\w+ ){0,2}review\b|\breview of\b|\boverview\b'),
-    ('laboratory study', r'\b(?:mice|mouse|murine|rats?|xenografts?|in vitro|cell lines?|zebrafish)\b'),
-    ('randomised trial', r'\brandomi[sz]ed\b'),
-    ('trial', r'\b(?:phase (?:[1-4]|i{1,3}v?|iv)|pilot|feasibility|clinical) (?:clinical )?(?:trial|study)\b|\bopen[- ]label\b'),
-    ('survey', r'\b(?:survey|questionnaire study|interviews?|qualitative)\b'),
-    ('observational study', r'\b(?:cohort|case-control|cross-sectional|retrospective|prospective|registry|population-based)\b'))]
-_IN_TEXT = [(kind, re.compile(pattern, re.I)) for kind, pattern in (
-    ('meta-analysis', r'\bwe (?:did|performed|conducted|undertook) (?:an? )?(?:\w+ ){0,3}meta-analysis\b'),
-    ('randomised trial', r'\b(?:were|was) (?:\w+ )?random(?:ly|i[sz]ed)\b|\brandomi[sz]ed (?:\w+[- ]){0,3}trial\b'),
-    ('laboratory study', r'\b(?:mice|rats|xenografts?|cell lines?) (?:were|was)\b'),
-    ('observational study', r'\b(?:retrospective(?:ly)?|case-control|cross-sectional|cohort of)\b'))]
+_IN_TITLE = [(kind, signs, re.compile(pattern, re.I)) for kind, signs, pattern in (
+    ('protocol', ('protocol',), r'\bprotocol\b'),
+    ('guideline', ('guideline', 'consensus', 'recommendations'),
+     r'\b(?:guidelines?|consensus (?:statement|recommendations?)|recommendations of)\b'),
+    ('meta-analysis', ('analys',), r'\bmeta[- ]?analys[ei]s\b'),
+    ('systematic review', ('review',), r'\b(?:systematic|scoping|umbrella|cochrane) (?:literature )?review\b'),
+    ('case report', ('case',), r'\bcase (?:report|series)|\breport of (?:a|two|three|\d+) cases?\b'),
+    ('review', ('review', 'overview'), r'(?:^|: )(?:an? )?(?:\w+ ){0,2}review\b|\breview of\b|\boverview\b'),
+    ('laboratory study', ('mice', 'mouse', 'murine', 'rat', 'xenograft', 'in vitro', 'cell line', 'zebrafish'),
+     r'\b(?:mice|mouse|murine|rats?|xenografts?|in vitro|cell lines?|zebrafish)\b'),
+    ('randomised trial', ('randomi',), r'\brandomi[sz]ed\b'),
+    ('trial', ('trial', 'study', 'open'),
+     r'\b(?:phase (?:[1-4]|i{1,3}v?|iv)|pilot|feasibility|clinical) (?:clinical )?(?:trial|study)\b|\bopen[- ]label\b'),
+    ('survey', ('survey', 'questionnaire', 'interview', 'qualitative'), r'\b(?:survey|questionnaire study|interviews?|qualitative)\b'),
+    ('observational study', ('cohort', 'case-control', 'cross-sectional', 'retrospective', 'prospective', 'registry', 'population-based'),
+     r'\b(?:cohort|case-control|cross-sectional|retrospective|prospective|registry|population-based)\b'))]
+_IN_TEXT = [(kind, signs, re.compile(pattern, re.I)) for kind, signs, pattern in (
+    ('meta-analysis', ('meta-analysis',), r'\bwe (?:did|performed|conducted|undertook) (?:an? )?(?:\w+ ){0,3}meta-analysis\b'),
+    ('randomised trial', ('random',), r'\b(?:were|was) (?:\w+ )?random(?:ly|i[sz]ed)\b|\brandomi[sz]ed (?:\w+[- ]){0,3}trial\b'),
+    ('laboratory study', ('mice', 'rats', 'xenograft', 'cell line'), r'\b(?:mice|rats|xenografts?|cell lines?) (?:were|was)\b'),
+    ('observational study', ('retrospective', 'case-control', 'cross-sectional', 'cohort of'),
+     r'\b(?:retrospective(?:ly)?|case-control|cross-sectional|cohort of)\b'))]
 _OPENING = 3000   # characters of a text that are asked
 
 def study_kind(document: Document) -> str:
@@ -57,7 +62,8 @@ def study_kind(document: Document) -> str:
     found = {_KIND_OF[t] for t in types if t in _KIND_OF}
     if found - {'observational study'}: return min(found, key=STUDY_KINDS.index)   # comparisons are made in trials as well
     for kinds, text in ((_IN_TITLE, document.title[:500]), (_IN_TEXT, document.text[:_OPENING])):
-        if kind := next((k for k, pattern in kinds if pattern.search(text)), ''): return kind
+        low = text.lower()
+        if kind := next((k for k, signs, p in kinds if any(s in low for s in signs) and p.search(text)), ''): return kind
     return next(iter(found), '')
 
 def is_review(document: Document) -> bool:

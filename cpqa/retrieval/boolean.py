@@ -20,6 +20,7 @@ from ..core.text_analysis import EXACT, folded
 from ..literature.cancer_lexicon import cancer_descriptors, is_short, number_forms, site_terms, spelled
 from ..literature.library import Documents, damage
 from ..literature.mesh import Descriptor, MeshTree, natural
+from .limits import Limits, limited
 from .pubmed_query import (EVERYTHING, FILTERS, QUERY_FIELDS, TYPES_UNDER, FindsNothing, Node, QueryError, QueryRemarks,
                                          QueryTerm, Tree, Word, date_range, filter_of, language, parse, query_pieces, read_query,
                                          words_of, written)
@@ -399,15 +400,15 @@ class BooleanIndex:
         return found, made, (*odd, *made.warn)
 
     def search(self, query: str, k: int = 20, start: int = 0, sort: str = 'relevance', since: str | int | None = None,
-               until: str | int | None = None) -> Matched:
-        """The hits `start` to `start + k` of a query in PubMed's language, published `since` and `until` a date. Raises `QueryError` for
-        what cannot run."""
+               until: str | int | None = None, study: Sequence[str] = ()) -> Matched:
+        """The hits `start` to `start + k` of a query in PubMed's language, published `since` and `until` a date, of some kinds of study.
+        Raises `QueryError` for what cannot run."""
         if sort not in ('relevance', 'date') or k < 0 or start < 0:
             raise QueryError(f"sort={sort!r}, k={k}, start={start}: expected 'relevance' or 'date', and numbers from 0")
         with damage(self.library.folder):
             tree, plan, odd = self.plan(query, since, until)
             if tree is None: return Matched((), 0, '', (), odd)
-            q = self.runner.query(tree)
+            q = limited(self.runner.query(tree), Limits(study=tuple(study)).query(self.library))
             count = _counted(self.library, q)
             hits = self._hits(q, tree, min(start + k, count), sort) if k and start < count else []
             return Matched(tuple(hits[start:]), count, written(tree), tuple(plan.translations.items()), odd)

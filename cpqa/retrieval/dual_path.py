@@ -24,6 +24,7 @@ from ..core.records import Document, Fetched, Hit, Record
 from ..core.redaction import short
 from ..literature.library import DamagedLibrary, Documents
 from ..literature.pmc import review
+from ..literature.study_kinds import study_kind
 from .patient_words import both_forms
 from .term_search import RRF_K, Retriever, falling, fuse, in_both_forms, reciprocal_rank_fusion
 from .query_ladder import BooleanQuery, Result, Rewriter, Rewriting, Rung, walk
@@ -140,6 +141,7 @@ class HSRDR:
         full_text: str = 'reviews',              # which are fetched: 'none', 'reviews' or 'all'
         full_texts: int = 5,                     # how many at most
         also: Collection[str] = (),              # ids that were found by their full text, which is fetched whatever they are
+        study: Collection[str] = (),             # kinds of study, as in `STUDY_KINDS`; none: all
         without: Iterable[str] = (),             # ids of documents that must not be used, as those a question was written from
     ):
         for name, value in dict(depth=depth, keep=keep, enough=enough).items():
@@ -149,7 +151,7 @@ class HSRDR:
         self.search, self.dense, self.fetch, self.rewriter = search, dense, fetch, rewriter or AsIs()
         (self.since, self.until), self.depth, self.keep, self.enough = bounds(since, until), depth, keep, min(enough, depth)
         self.full, self.full_text, self.full_texts, self.also = full, full_text, full_texts, also
-        self.without = frozenset(without)
+        self.without, self.study = frozenset(without), study
 
     def terms(self, rewriting: Rewriting) -> tuple[list[Hit], tuple[Rung, ...]]:
         "The term route: the hits of the ladder, and its audit."
@@ -184,7 +186,7 @@ def _terms(path: HSRDR, rewriting: Rewriting) -> tuple[list[Hit], tuple[Rung, ..
 
 def _meaning(path: HSRDR, rewriting: Rewriting) -> list[Hit]:
     if path.dense is None: return []
-    k = path.depth * (4 if path.since or path.until else 1)   # the years are only known once the documents are here
+    k = path.depth * (4 if path.since or path.until or path.study else 1)   # not every source can leave out before its search
     rankings = in_both_forms(path.dense.search)(list(rewriting.texts), k)
     return rankings[0] if len(rankings) == 1 else falling(reciprocal_rank_fusion(rankings, RRF_K))[:k]
 
@@ -241,6 +243,7 @@ def _fetched(path: HSRDR, ids: Sequence[str]) -> Fetched:
 def _out(path: HSRDR, d: Document) -> str:
     "Why a document goes, or ''."
     if d.id in path.without or d.pmcid in path.without: return 'left out as asked'
+    if path.study and study_kind(d) not in path.study: return 'another kind of study'
     reason = why_not(d, path.since, path.until)
     return '' if reason == 'no abstract' and _wanted(path, d) else reason
 

@@ -249,10 +249,10 @@ class MilvusEngine(_Filled):
         self.check(encoder)
         return self.dense_vectors(encoder.encode(list(queries), 'query'), k, only)
 
-    def limit(self, since: str, until: str) -> str:
-        "The filter for what was published in a time, by its years; '' for none."
+    def limit(self, since: str, until: str, study: Sequence[str] = ()) -> str:
+        "The filter for what was published in a time, by its years, and is of some kinds of study; '' for none."
         first, last = (int(day[:4]) if day else None for day in (since, until))
-        return milvus_filter(first, last)
+        return milvus_filter(first, last, study)
 
     def check(self, encoder: Encoder):
         "Raises `EngineError` where the passages were embedded by another model, or not at all."

@@ -28,7 +28,8 @@ from .term_search import RRF_K, TermRetriever, reciprocal_rank_fusion
 from .boolean import BooleanIndex
 from .encoders import Encoder
 from .engines import Engine, engine
-from .dual_path import Fetch, Shelf, bounds, why_not
+from .dual_path import Fetch, Shelf, bounds
+from .limits import ANY, Limits
 from .query_ladder import Result
 from .vectors import CompletedVectors, DenseRetriever, PassageVectors, Split, Vectors
 
@@ -46,6 +47,7 @@ class Scope:
     entrez: Any = None                 # a client for E-utilities; None: one of NCBI, or of $CPQA_ENTREZ_URL
     pmc: bool = False                  # is PubMed Central searched too, for articles whose full text answers and whose abstract does not?
     vectors: str | Path | None = None  # a directory of NCBI's vectors of PubMed, searched by meaning in the place of the library
+    study: str | Sequence[str] = ()    # kinds of study, of `STUDY_KINDS`; none: all
 
     def __post_init__(self):
         if self.source == '': raise CpqaError(f'the source is empty: choose {", ".join(SOURCES.names)} or the directory of a library')
@@ -59,7 +61,12 @@ class Scope:
             raise CpqaError('vectors of PubMed name articles of PubMed, so they go with the source pubmed or auto: give one of these too')
         if self.full_text not in ('none', 'reviews', 'all'):
             raise CpqaError(f'{self.full_text!r} is no choice of full texts: choose none, reviews or all')
-        bounds(self.since, self.until)
+        bool(self.limits)   # which refuses what cannot be
+
+    @property
+    def limits(self) -> Limits:
+        "What may be found of what is there."
+        return Limits(*bounds(self.since, self.until), (self.study,) if isinstance(self.study, str) else tuple(self.study))
 
     @property
     def name(self) -> str:
@@ -76,6 +83,8 @@ class Scope:
         "The library that is meant; None is the demo notes."
         return self.library if self.name or self.source is None else self.source
 
+
+# %% ../../nbs/retrieval/sources.ipynb #b3e70072
 def scope_of(given: Scope | Shelved | None) -> Scope:
     "The scope that is meant: by itself, by the name of a source, or by a library or its directory."
     if isinstance(given, Scope): return given
@@ -128,12 +137,10 @@ class _Found(Record, frozen=True):
     count: int
     warnings: tuple[str, ...] = ()
 
-def by_words(library: Library, query: str, k: int, since: str = '', until: str = '') -> Result:
-    "BM25 in a library, for a question as it is."
-    dated = bool(since or until)
-    ids = tuple(h.id for h in TermRetriever(library).search([query], 4 * k if dated else k)[0])
-    if dated: ids = tuple(d.id for d in library.documents(ids) if why_not(d, since, until) in ('', 'no abstract'))
-    return _Found(ids[:k], len(ids))
+def by_words(library: Library, query: str, k: int, only: Limits = ANY) -> Result:
+    "BM25 in a library, for a question as it is, among the documents that limits leave."
+    ids = tuple(h.id for h in TermRetriever(library, only=only).search([query], k)[0])
+    return _Found(ids, len(ids))
 
 class LibrarySource:
     "The demo notes, or a library on disk."
@@ -142,9 +149,9 @@ class LibrarySource:
         self.means, self.notes, self.failed = means, notes, failed   # of the source in whose place it stands
 
     def search(self, query: str, k: int) -> Result:
-        since, until = bounds(self.means.scope.since, self.means.scope.until)
-        if self.means.as_is: return by_words(self.means.library, query, k, since, until)
-        return self.means.boolean.search(query, k, since=since or None, until=until or None)
+        only = self.means.scope.limits
+        if self.means.as_is: return by_words(self.means.library, query, k, only)
+        return self.means.boolean.search(query, k, since=only.since or None, until=only.until or None, study=only.study)
 
     def fetch(self, ids: Sequence[str]) -> Fetched: return Shelf(self.means.library)(ids)
     def alive(self) -> bool: return True
@@ -271,8 +278,8 @@ class EngineSource(LiveSource):
     "A library in an engine. One is made for each question."
     def __init__(self, means: Means, engine: Engine):
         super().__init__(means)
-        self.engine, scope = engine, means.scope
-        self.only = engine.limit(*bounds(scope.since, scope.until))
+        self.engine, only = engine, means.scope.limits
+        self.only = engine.limit(only.since, only.until, only.study)
 
     def meaning(self, known: Mapping[str, np.ndarray]) -> EngineMeaning:
         "What finds by meaning."
@@ -330,5 +337,5 @@ class Meaning:
         "For each query, the best `k` documents, best first."
         new = [q for q in dict.fromkeys(queries) if q not in self.known]
         known = {**self.known, **dict(zip(new, self.means.encoder.encode(new, 'query') if new else []))}
-        among = self.means.vectors.published(*bounds(self.means.scope.since, self.means.scope.until))
+        among = self.means.vectors.among(self.means.scope.limits)
         return DenseRetriever(self.means.vectors).search_vectors(np.stack([known[q] for q in queries]), k, among)

@@ -15,6 +15,7 @@ import tantivy
 from ..core.records import Hit, in_order
 from ..core.text_analysis import ENGLISH
 from ..literature.library import Documents, damage
+from .limits import ANY, Limits, limited
 from .patient_words import both_forms, ways_to_say
 
 # %% ../../nbs/retrieval/term_search.ipynb #d98811a9
@@ -38,9 +39,9 @@ def _parts(text: str) -> dict[tuple[_Way, ...], None]:
 
 # %% ../../nbs/retrieval/term_search.ipynb #d98811b0
 class TermRetriever:
-    "BM25 over title and abstract of a library's documents (k1 = 1.2, b = 0.75, tantivy's defaults)."
-    def __init__(self, library: Documents, field: str = 'tiab'):
-        self.library, self.field = library, field
+    "BM25 over title and abstract of a library's documents (k1 = 1.2, b = 0.75, tantivy's defaults), of those that limits leave."
+    def __init__(self, library: Documents, field: str = 'tiab', only: Limits = ANY):
+        self.library, self.field, self.only = library, field, only
 
     def query(self, text: str) -> tantivy.Query:
         "The query that a text becomes: any of its terms, each counted once; of the ways to say a part, the best counts."
@@ -66,7 +67,9 @@ class TermRetriever:
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         "For each query, the best `k` documents that share a term with it, `in_order`."
-        with damage(self.library.folder): return [in_order(self._best(self.query(text), k))[:k] for text in queries]
+        with damage(self.library.folder):
+            limit = self.only.query(self.library)
+            return [in_order(self._best(limited(self.query(text), limit), k))[:k] for text in queries]
 
     def _best(self, query: tantivy.Query, k: int) -> list[Hit]:
         "The best `k` documents, and all that have the score of the last."

@@ -20,10 +20,12 @@ from ..core.errors import CpqaError, require
 from ..core.progress import Progress
 from ..core.records import Document, Hit, Passage, in_order
 from ..literature.library import DamagedLibrary, Documents, Library, LibraryError, damaged, date_number
+from ..literature.study_kinds import STUDY_KINDS
 from .boolean import BooleanIndex
 from .encoder_contracts import Titled
 from .encoders import Encoder
 from .growing_rows import GrowingRows
+from .limits import ANY, Limits, kind_number
 from .vector_forms import Rows, StoredVectors, form_for, form_recall, joined, write_form
 
 # %% ../../nbs/retrieval/vectors.ipynb #a007caf2
@@ -47,13 +49,17 @@ def _rows(documents: Iterable[Document], split: Split, head: Head = title_of) ->
 # %% ../../nbs/retrieval/vectors.ipynb #72076da8
 _CHUNK = 1024   # passages that are encoded at a time, at least
 
+def _known(document: Document) -> tuple[int, int]:
+    "The date and the kind of study of a document, as numbers."
+    return date_number(document), kind_number(document)
+
 def _batches(documents: Iterable[tuple[int, Document]], split: Split, head: Head) -> Iterator[tuple[list[list[int]], list[str], int]]:
     "Places and texts of the passages of some documents, each with its number, and the number that comes next."
     places, texts, next = list[list[int]](), list[str](), 0
     for number, document in documents:
         next = number + 1
         for _, start, end, text in _rows([document], split, head):
-            places.append([number, start, end, date_number(document)])
+            places.append([number, start, end, *_known(document)])
             texts.append(text)
         if len(texts) >= _CHUNK:
             yield places, texts, next
@@ -61,12 +67,15 @@ def _batches(documents: Iterable[tuple[int, Document]], split: Split, head: Head
     if texts: yield places, texts, next
 
 def _write_places(folder: Path, blocks: Iterable[np.ndarray], rows: int, documents: int):
-    "Writes `spans.npy` (rows, 3) and `dates.npy` (documents,), of blocks with number, start, end and date in each row."
-    spans, dates, at = np.lib.format.open_memmap(folder / 'spans.npy', 'w+', np.int64, (rows, 3)), np.zeros(documents, dtype=np.int32), 0
+    "Writes spans (rows, 3), dates and kinds (documents,), of blocks with number, start, end, date and kind in each row."
+    spans, at = np.lib.format.open_memmap(folder / 'spans.npy', 'w+', np.int64, (rows, 3)), 0
+    dates, kinds = np.zeros(documents, dtype=np.int32), np.zeros(documents, dtype=np.int8)
     for block in blocks:
-        spans[at:at + len(block)], dates[block[:, 0]], at = block[:, :3], block[:, 3], at + len(block)
+        spans[at:at + len(block)], at = block[:, :3], at + len(block)
+        dates[block[:, 0]], kinds[block[:, 0]] = block[:, 3], block[:, 4]
     spans.flush()
     np.save(folder / 'dates.npy', dates)
+    np.save(folder / 'kinds.npy', kinds)
 
 
 # %% ../../nbs/retrieval/vectors.ipynb #b3e70002
@@ -101,7 +110,7 @@ class VectorPart:
         self.named, self.memory, self.kept, self.where = named, memory, kept, where
 
     def build(self, documents: Documents, folder: Path, progress: Progress) -> dict[str, Any]:
-        "Writes the vectors, `spans.npy` and `dates.npy` into `folder`; returns what the manifest says of them. Raises `CpqaError`."
+        "Writes the vectors, their spans, dates and kinds into `folder`; returns what the manifest says of them. Raises `CpqaError`."
         chosen = _chosen(documents, self.where)
         with _embedded(self, documents, chosen, 0, folder, progress) as made:
             _write_places(folder, _blocks(made.places), made.done.rows, len(documents))
@@ -114,12 +123,14 @@ class VectorPart:
         return _updated(self, documents, Vectors(old, self.encoder), kept, folder, progress)
 
 # %% ../../nbs/retrieval/vectors.ipynb #f0a40004
+_COLUMNS = 5   # of what is kept of a row: number, start, end, date, kind
+
 @contextmanager
 def _embedded(part: VectorPart, documents: Documents, chosen: Sequence[int], first: int, folder: Path,
               progress: Progress) -> Iterator[GrowingRows]:
     "The rows of the `chosen` documents: those that were kept, and those that are made now; gone when it is left, unless kept."
     place, total = part.kept or folder / 'made', len(documents)
-    made = GrowingRows(place, part.encoder.dim, columns=4, lasting=part.kept is not None)
+    made = GrowingRows(place, part.encoder.dim, columns=_COLUMNS, lasting=part.kept is not None)
     begin = first + made.done.documents
     progress('embedding', begin, total)
     rest = ((n, d) for n in chosen if n >= begin for d in documents.documents([documents.ids[n]]))
@@ -134,7 +145,7 @@ def _blocks(places: Rows) -> Iterator[np.ndarray]: return (places[n:n + 65_536] 
 
 def _said(part: VectorPart, rows: int) -> dict[str, Any]:
     said = {'encoder': part.encoder.describe(), 'splitter': part.splitter, 'vectors': rows, 'dim': part.encoder.dim,
-            'faiss': require('faiss', 'offline').__version__}
+            'kinds': [*STUDY_KINDS], 'faiss': require('faiss', 'offline').__version__}
     return said | ({'named': part.named} if part.named else {}) | ({'memory': part.memory} if part.memory else {})
 
 def _partly(where: str, documents: int) -> dict[str, Any]:
@@ -183,13 +194,15 @@ class PassageVectors:
             rows.append(row)
         return self.of_rows(rows)
 
-# %% ../../nbs/retrieval/vectors.ipynb #17c2702c
+# %% ../../nbs/retrieval/vectors.ipynb #b3e7000a
 def _check_model(name: str, built: dict[str, Any] | None, given: dict[str, Any]):
     "Raises `LibraryError`, which names what differs, unless a library was built with the model given."
     if not isinstance(built, dict): raise DamagedLibrary(f'the manifest of {name} is damaged: build it again')
     differs = [f'{key} {built.get(key)} against {given.get(key)}' for key in {**built, **given} if built.get(key) != given.get(key)]
     if differs: raise LibraryError(f'{name} was built with another model ({"; ".join(differs)}): use that one, or build it again')
 
+
+# %% ../../nbs/retrieval/vectors.ipynb #17c2702c
 class Vectors(PassageVectors):
     """The open vectors of a library: row numbers are FAISS's, `spans[row]` is (document number, start, end). Vectors and spans are mapped;
     8 bytes a document, and its id, are in memory. Raises `LibraryError`."""
@@ -203,11 +216,13 @@ class Vectors(PassageVectors):
         _check_model(library.folder.name, said.get('encoder'), encoder.describe())
         library.check(f'{VectorPart.name}/spans.npy')
         dated = f'{VectorPart.name}/dates.npy' in library.manifest.files   # older libraries are not
+        kinds = said.get('kinds') == [*STUDY_KINDS]
         try:
             self.stored = StoredVectors(folder)
             self.index = self.stored.index
             self.spans = np.load(folder / 'spans.npy', mmap_mode='r', allow_pickle=False)
             self.dates = np.load(folder / 'dates.npy', mmap_mode='r', allow_pickle=False) if dated else None
+            self.kinds = np.load(folder / 'kinds.npy', mmap_mode='r', allow_pickle=False) if kinds else None
         except (RuntimeError, ValueError, OSError) as e:
             raise damaged(library.folder, f'its vectors cannot be read ({e})') from e
         ids = library.ids
@@ -226,19 +241,25 @@ class Vectors(PassageVectors):
         "The vectors of these rows, shape (len(rows), dim), float32."
         return self.stored.of_rows(rows)
 
-    def published(self, since: str = '', until: str = '') -> np.ndarray | None:
-        """Which documents are of the years in which two dates lie, bool (documents,); None where neither is given, or where a library is
-        older than that."""
-        if self.dates is None or not (since or until): return None
-        years = self.dates // 10_000
-        return (years >= int(since[:4] or 1)) & (years <= int(until[:4] or 9999))
+    def among(self, only: Limits) -> np.ndarray | None:
+        """Which documents limits leave, bool (documents,); None for all, and where a library is older than its dates. Raises `LibraryError`
+        where kinds of study are asked for and were not noted."""
+        masks = [only.dated(self.dates)] if self.dates is not None and (only.since or only.until) else []
+        if only.study:
+            if self.kinds is None:
+                raise LibraryError(f'the vectors of {self.library.folder.name} were made by an earlier version of cpqa, which did not note '
+                                   'kinds of study: make them anew by  cpqa library embed --afresh, or leave out the kind')
+            masks.append(only.of_kind(self.kinds))
+        return np.logical_and.reduce(masks) if masks else None
+
 
 # %% ../../nbs/retrieval/vectors.ipynb #719fd4e2
 _OF_THE_FORM = ('form', 'why', 'recall')
 
-def _dates(old: Vectors, kept: np.ndarray) -> np.ndarray:
-    if old.dates is not None: return old.dates[kept]
-    return np.array([date_number(d) for n in kept for d in old.library.documents([old.ids[n]])], dtype=np.int32)
+def _columns(old: Vectors, kept: np.ndarray) -> np.ndarray:
+    "Dates and kinds of the documents that stay, shape (len(kept), 2)."
+    if old.dates is not None and old.kinds is not None: return np.column_stack([old.dates[kept], old.kinds[kept]]).astype(np.int64)
+    return np.array([_known(d) for n in kept for d in old.library.documents([old.ids[n]])], dtype=np.int64).reshape(-1, 2)
 
 def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
     said = old.library.manifest.parts[VectorPart.name]
@@ -249,7 +270,7 @@ def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndar
     number[kept] = np.arange(len(kept))
     now = number[old.spans[:, 0]]
     rows = np.flatnonzero(now >= 0)
-    places = np.column_stack([now[rows], old.spans[rows, 1:], _dates(old, kept)[now[rows]]])
+    places = np.column_stack([now[rows], old.spans[rows, 1:], _columns(old, kept)[now[rows]]])
     chosen = _chosen(documents, where := said.get('where', ''), len(kept))
     if not len(rows) + len(chosen):
         raise LibraryError(f'no document of {old.library.folder.name} that matches {where!r} would be left, and it has vectors of these '
@@ -266,12 +287,12 @@ def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndar
 class DenseRetriever:
     """Search among the passage vectors of a library; a document scores as its best passage, by inner product (cosine). It is exact, but for
     what the form of the vectors leaves out."""
-    def __init__(self, vectors: Vectors):
-        self.vectors = vectors
+    def __init__(self, vectors: Vectors, only: Limits = ANY):
+        self.vectors, self.only = vectors, only
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        "For each query, the best `k` documents, best first."
-        return self.search_vectors(self.vectors.encoder.encode(queries, 'query'), k)
+        "For each query, the best `k` documents that the limits leave, best first."
+        return self.search_vectors(self.vectors.encoder.encode(queries, 'query'), k, self.vectors.among(self.only))
 
     def search_vectors(self, queries: np.ndarray, k: int, among: np.ndarray | None = None) -> list[list[Hit]]:
         "The same for queries that are vectors already, shape (n, dim), `among` those documents that are True, bool (documents,), or all."
