@@ -21,6 +21,7 @@ PUBMED = ('<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>5</PMID><Arti
           '</MedlineCitation></PubmedArticle></PubmedArticleSet>')
 KINDS = {'article': (JATS.format(1), ['PMC1']),
          'set': (f'<pmc-articleset>{JATS.format(1)}{JATS.format(2)}</pmc-articleset>', ['PMC1', 'PMC2']),
+         'dump of Europe PMC': (f'<articles>{JATS.format(1)}{JATS.format(2)}</articles>', ['PMC1', 'PMC2']),
          'comment first': (f'<?xml version="1.0"?>\n<!-- x --><!DOCTYPE article PUBLIC "-//NLM//DTD" "JATS.dtd">{JATS.format(1)}',
                            ['PMC1']),
          'mark first': ('\ufeff' + JATS.format(1), ['PMC1'])}
