@@ -30,8 +30,8 @@ _SEGMENTER = option('--segmenter', metavar='NAME', choices=segmenter_choices,
 _MEMORY = memory_option()
 _TERMS = option('--no-vectors', is_flag=True, help='terms only: needs no extra, for bm25 search')
 _AFRESH = option('--afresh', is_flag=True, help='drop what an earlier command of another request left unfinished')
-_PLACE = option('--from', 'place', metavar='PLACE',
-                help="where files given by number lie: a folder or an address (default: NLM's baseline)")
+def _place(usual: str) -> Any:
+    return option('--from', 'place', metavar='PLACE', help=f"where files given by number lie: a folder or an address (default: NLM's {usual})")
 _GOES_ON = 'what came is kept, and the same command goes on from there'
 
 def _making(progress: Any, encoder: str | None, segmenter: str | None, no_vectors: bool = False, afresh: bool = False,
@@ -82,14 +82,14 @@ def _get(query: tuple[str, ...], out: str, pmids: str | None, most: int | None, 
              option('--files', multiple=True, required=True, metavar='FILE...',
                     help="files or folders, or numbers of NLM's files such as 1-1274, read in this order"),
              option('--keep', default='', metavar='QUERY', help="keep what this finds, in PubMed's query language (default: all)"),
-             _PLACE, _TERMS, _ENCODER, _SEGMENTER, _MEMORY, _AFRESH, short_help="build a library of what matches in NLM's files",
+             _place('baseline'), _TERMS, _ENCODER, _SEGMENTER, _MEMORY, _AFRESH, short_help="build a library of what matches in NLM's files",
              stopped=_GOES_ON, many=['--files'])
 def _baseline(out: str, files: tuple[str, ...], keep: str, place: str | None, no_vectors: bool, encoder: str | None, segmenter: str | None,
               memory: int | None, afresh: bool):
-    from cpqa.collecting import NLM, baseline_library
+    from cpqa.collecting import baseline_library
     with progress_bars() as progress:
         making = _making(progress, encoder, segmenter, no_vectors, afresh, memory)
-        library = baseline_library(files, out, keep, making, place or NLM)
+        library = baseline_library(files, out, keep, making, place)
     print(_made(library, out))
     for line in form_told(library): print(line)
 
@@ -109,14 +109,14 @@ def _embed(library: str, encoder: str | None, segmenter: str | None, memory: int
              cloup.argument('library', metavar='DIR'),
              option('--files', multiple=True, metavar='FILE...', help="NLM's update files, or their numbers, in the place of PubMed"),
              option('--keep', metavar='QUERY', help='with --files: what is kept of them (default: as when the library was built)'),
-             _PLACE, _ENCODER, _SEGMENTER, _AFRESH, short_help='bring a library up to date', stopped=_GOES_ON, many=['--files'])
+             _place('updatefiles'), _ENCODER, _SEGMENTER, _AFRESH, short_help='bring a library up to date', stopped=_GOES_ON, many=['--files'])
 def _update(library: str, files: tuple[str, ...], keep: str | None, place: str | None, encoder: str | None, segmenter: str | None,
             afresh: bool):
-    from cpqa.collecting import NLM, refresh_library, update_from_files
+    from cpqa.collecting import refresh_library, update_from_files
     if keep is not None and not files: raise CpqaError('--keep says what is kept of files, so it needs --files')
     with progress_bars() as progress:
         making = _making(progress, encoder, segmenter, afresh=afresh)
-        if files: updated, what = update_from_files(library, files, keep, making, place or NLM)
+        if files: updated, what = update_from_files(library, files, keep, making, place)
         else: updated, what = refresh_library(library, making)
     print(f'{what.new:,} new, {what.revised:,} revised, {what.withdrawn:,} withdrawn: {_made(updated, library)}')
 

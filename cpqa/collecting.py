@@ -157,7 +157,7 @@ def sifted(records: Iterable[Document | Deleted | Skipped], keep: str) -> Iterat
         for r in batch: yield r if not isinstance(r, Document) or found is None or r.id in found else Deleted(r.id)
 
 # %% ../nbs/collecting.ipynb #ebce54d3
-NLM = 'https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/'
+NLM = 'https://ftp.ncbi.nlm.nih.gov/pubmed/'   # with `baseline/` and `updatefiles/`
 _NAME = re.compile(r'pubmed\d\dn(\d{4,})\.xml\.gz')
 
 class Files:
@@ -190,7 +190,7 @@ class Files:
         return folder / name
 
 # %% ../nbs/collecting.ipynb #09130e35
-def named_files(given: Sequence[str], place: str = NLM) -> list[tuple[str, bool]]:
+def named_files(given: Sequence[str], place: str) -> list[tuple[str, bool]]:
     "The files that are meant by paths, folders and spans such as '1-1274', each with whether it is of those at `place`."
     out: list[tuple[str, bool]] = []
     for item in given:
@@ -228,10 +228,10 @@ def baseline_library(
     out: str | Path,                     # the directory to write; a library there is replaced
     keep: str = '',                      # a query in PubMed's language; '': all
     making: Making = Making(),
-    place: str = NLM,                    # where the numbered files lie: an address or a folder
+    place: str | None = None,            # where the numbered files lie, an address or a folder; None: NLM's baseline
 ) -> Library:
     "Builds a library of what matches in files of PubMed or of full texts. Raises `CpqaError`, and the same call then goes on."
-    out = Path(out)
+    out, place = Path(out), place or f'{NLM}baseline/'
     _check_free(out)
     check_encoder(making.encoder)
     if keep: parse(keep)   # what is wrong is refused before anything is read
@@ -241,8 +241,10 @@ def baseline_library(
         return making.build(spool, out, [Origin(keep, spool.asked)] if keep else [], show)
 
 def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None = None, making: Making = Making(),
-                      place: str = NLM) -> tuple[Library, Updated]:
-    "Brings a library up to date with NLM's update files; `keep` is as it was built, if it was by one query. Raises `CpqaError`."
+                      place: str | None = None) -> tuple[Library, Updated]:
+    """Brings a library up to date with NLM's update files, numbered ones from their folder or from `place`; `keep` is as it was built, if it
+    was by one query. Raises `CpqaError`."""
+    place = place or f'{NLM}updatefiles/'
     library, named = Library(folder), named_files(files, place)
     queries = [o.query for o in library.manifest.origins if o.query]
     keep = keep if keep is not None else queries[0] if len(queries) == 1 else ''

@@ -1,12 +1,16 @@
 """What cells cannot show of a library from PubMed: commands that are killed and given again, updates that are killed, and two at once."""
+import gzip
 import json
 import multiprocessing
 import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,11 +18,13 @@ from conftest import NIGHTLY
 from helpers import CPQA, complaint, environment, good, held, hidden, inside
 from msgspec.structs import replace
 
+from cpqa import collecting
 from cpqa.core.records import Document
 from cpqa.core.storage import beside
 from cpqa.literature.library import Library, build_library
 from cpqa.literature.library_updates import update_library
 from cpqa.literature.pubmed import Deleted
+from cpqa.literature.pubmed_writer import write_pubmed
 from cpqa.local_ncbi.entrez_server import EntrezServer
 from cpqa.retrieval.term_search import TermRetriever
 
@@ -151,3 +157,32 @@ def test_whoever_reads_the_old_library_reads_on(tmp_path):
     _update(tmp_path/'library')
     assert old.replaced() and TermRetriever(old).search(['tea dose'], 10) == before
     assert old.documents(ids) == list(PAPERS.values())
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_): pass
+
+
+@pytest.fixture
+def nlm(tmp_path, monkeypatch):
+    "A folder that is served in the place of NLM's: a file of it is written by its folder, number and documents."
+    def write(folder: str, n: int, documents):
+        (tmp_path/'nlm'/folder).mkdir(parents=True, exist_ok=True)
+        with gzip.open(tmp_path/'nlm'/folder/f'pubmed26n{n:04}.xml.gz', 'wb') as f: write_pubmed(documents, f)
+        (tmp_path/'nlm'/folder/f'pubmed26n{n:04}.xml.gz.md5').touch()
+    server = ThreadingHTTPServer(('127.0.0.1', 0), partial(Quiet, directory=str(tmp_path/'nlm')))
+    monkeypatch.setattr(collecting, 'NLM', f'http://127.0.0.1:{server.server_port}/')
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield write
+    server.shutdown()
+    server.server_close()
+
+
+def test_each_command_finds_numbered_files_in_the_folder_that_nlm_keeps_them_in(nlm, tmp_path):
+    nlm('baseline', 1, [PAPERS[1], PAPERS[2]])
+    nlm('updatefiles', 2, [PAPERS[3]])
+    out = tmp_path/'library'
+    good('library', 'baseline', '--files', '1', '--out', out, '--no-vectors', how=inside)
+    assert good('library', 'update', out, '--files', '2', how=inside).startswith('1 new, 0 revised, 0 withdrawn: 3 documents')
+    assert 'updatefiles/ has no file number 1: it has 2 to 2' in complaint(inside('library', 'update', out, '--files', '1'))
+    assert 'baseline/ has no file number 2' in complaint(inside('library', 'baseline', '--files', '2', '--out', tmp_path/'other'))
