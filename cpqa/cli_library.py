@@ -118,7 +118,8 @@ def _update(library: str, files: tuple[str, ...], keep: str | None, place: str |
         making = _making(progress, encoder, segmenter, afresh=afresh)
         if files: updated, what = update_from_files(library, files, keep, making, place)
         else: updated, what = refresh_library(library, making)
-    print(f'{what.new:,} new, {what.revised:,} revised, {what.withdrawn:,} withdrawn: {_made(updated, library)}')
+    older = f', {what.older:,} older than what is there and left out' if what.older else ''
+    print(f'{what.new:,} new, {what.revised:,} revised, {what.withdrawn:,} withdrawn{older}: {_made(updated, library)}')
 
 # %% ../nbs/cli_library.ipynb #6a14dfe9
 @keeping.add('merge', 'make one library of several; of two versions of a record the later stays',

@@ -150,11 +150,11 @@ def _which(documents: list[Document], keep: str) -> set[str]:
         return set(BooleanIndex(build_library([documents], Path(folder) / 'batch')).search(keep, k=len(documents)).ids)
 
 def sifted(records: Iterable[Document | Deleted | Skipped], keep: str) -> Iterator[Document | Deleted | Skipped]:
-    "The records that a query finds, in their order; those that it does not find come as deleted, like those that are."
+    "The records that a query finds, in their order; a version that it does not find comes as deleted, like a record that is."
     records = iter(records)
     while batch := list(islice(records, _BATCH)):
         found = _which([r for r in batch if isinstance(r, Document)], keep) if keep else None
-        for r in batch: yield r if not isinstance(r, Document) or found is None or r.id in found else Deleted(r.id)
+        for r in batch: yield r if not isinstance(r, Document) or found is None or r.id in found else Deleted(r.id, r.revised)
 
 # %% ../nbs/collecting.ipynb #ebce54d3
 NLM = 'https://ftp.ncbi.nlm.nih.gov/pubmed/'   # with `baseline/` and `updatefiles/`
@@ -201,11 +201,11 @@ def named_files(given: Sequence[str], place: str) -> list[tuple[str, bool]]:
 
 def _read_page(path: Path, keep: str, held: set[str]) -> Haul:
     "What of a file belongs into a library that holds some ids already, which learn what is new."
-    documents, deleted, skipped = list[Document](), list[str](), list[tuple[str, str]]()
+    documents, deleted, skipped = list[Document](), list[Deleted](), list[tuple[str, str]]()
     for r in sifted(read_file(path), keep):
         if isinstance(r, Document): documents.append(r)
         elif isinstance(r, Skipped): skipped.append((r.where, r.why))
-        elif r.id in held: deleted.append(r.id)
+        elif r.id in held: deleted.append(r)
     held.update(d.id for d in documents)
     return Haul(tuple(documents), tuple(deleted), tuple(skipped))
 

@@ -186,3 +186,14 @@ def test_each_command_finds_numbered_files_in_the_folder_that_nlm_keeps_them_in(
     assert good('library', 'update', out, '--files', '2', how=inside).startswith('1 new, 0 revised, 0 withdrawn: 3 documents')
     assert 'updatefiles/ has no file number 1: it has 2 to 2' in complaint(inside('library', 'update', out, '--files', '1'))
     assert 'baseline/ has no file number 2' in complaint(inside('library', 'baseline', '--files', '2', '--out', tmp_path/'other'))
+
+
+def test_an_update_that_is_older_than_the_library_takes_nothing_back(nlm, tmp_path):
+    "Older texts, and versions from before the query found them, are counted and told; a deletion, which has no date, counts."
+    nlm('baseline', 1, [replace(PAPERS[n], revised='2025-01-01') for n in (1, 2, 3)])
+    nlm('updatefiles', 2, [replace(PAPERS[1], text='tea of old'), replace(PAPERS[2], text='dill'), PAPERS[4]])
+    out = tmp_path/'library'
+    good('library', 'baseline', '--files', '1', '--keep', 'tea[ab]', '--out', out, '--no-vectors', how=inside)
+    said = good('library', 'update', out, '--files', '2', how=inside)
+    assert said.startswith('1 new, 0 revised, 0 withdrawn, 2 older than what is there and left out: 4 documents')
+    assert {d.id: d.text for d in Library(out)} == {str(n): PAPERS[n].text for n in (1, 2, 3, 4)}

@@ -347,6 +347,7 @@ class Intake:
         self.live: dict[str, str] = {}   # id -> when its record was revised, in the order of the ids
         self.marks: dict[str, set[Correction]] = defaultdict(set)   # what any record said for good of an article, by its names
         self.skipped: list[str] = []
+        self.older = 0                   # versions that a newer one kept out
         self.counts = dict.fromkeys(('documents', 'replaced', 'deleted', 'skipped'), 0)
 
     def __call__(self, record: Document | Deleted | Skipped):
@@ -354,9 +355,10 @@ class Intake:
         if isinstance(record, Skipped): return self.skip(record)
         if isinstance(record, Document):
             for name, mark in marks(record): self.marks[name].add(mark)
-            if record.revised and record.revised < self.live.get(record.id, ''):   # an older version of what is here
-                self.counts['replaced'] += 1
-                return
+        if record.revised and record.revised < self.live.get(record.id, ''):   # an older version of what is here
+            self.counts['replaced'] += 1
+            self.older += 1
+            return
         if record.id in self.live:
             self.writer.delete_documents_by_term('id', record.id)
             self.counts['deleted' if isinstance(record, Deleted) else 'replaced'] += 1

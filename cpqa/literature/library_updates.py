@@ -91,16 +91,18 @@ def _grown(old: Library, new: Path, intake: _Revision, parts: Mapping[str, Growi
 
 # %% ../../nbs/literature/library_updates.ipynb #f696933e
 class Updated(Record, frozen=True):
-    "How many documents are new, revised and withdrawn by an update, and how many records were there already."
+    """How many documents are new, revised and withdrawn by an update, how many records were there already, and how many were older
+    versions of what is there, which stays."""
     new: int = 0
     revised: int = 0
     withdrawn: int = 0
     same: int = 0
+    older: int = 0
 
 def _counted(old: Library, intake: _Revision) -> Updated:
     before = set(old.ids)
     return Updated(len(intake.written - before & intake.written), len(before & intake.written & intake.live.keys()),
-                   len(before - intake.live.keys()), intake.same)
+                   len(before - intake.live.keys()), intake.same, intake.older)
 
 def _revise(old: Library, new: Path, sources: Iterable[RecordSource], progress: Progress) -> _Revision:
     "Writes the terms of the new library."
