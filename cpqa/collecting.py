@@ -24,7 +24,7 @@ from .core.progress import Progress, shown_progress
 from .core.records import Document, Record
 from .core.retries import Patience
 from .core.storage import beside
-from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files_of, update_index
+from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files_of, remembered_encoder, update_index
 from .literature.article_files import read_file
 from .literature.entrez import Entrez, clean_ids
 from .literature.harvest import HarvestError, Haul, Spool, Listed, fetch_pages, kept_ids, list_ids, spooling
@@ -50,16 +50,22 @@ class Making:
     progress: Progress | None = None
     memory: int | None = None
 
-    def model(self, spool: Spool, progress: Progress) -> CachedEncoder | None:
-        "The encoder, which keeps in the spool what it has made; None for terms alone."
-        if not self.vectors: return None
-        return CachedEncoder(encoder_of(self.encoder, progress), spool.folder / 'vectors.sqlite', most=10**9)
+    def model(self, spool: Spool, progress: Progress, library: Library | None = None) -> CachedEncoder | None:
+        "The encoder, or that of a library, which keeps in the spool what it has made; None for terms alone."
+        if not (self.vectors if library is None else VectorPart.name in library.manifest.parts): return None
+        named = self.encoder or remembered_encoder(library)
+        return CachedEncoder(encoder_of(named, progress), spool.folder / 'vectors.sqlite', most=10**9)
 
     def build(self, spool: Spool, out: Path, origins: Sequence[Origin], progress: Progress) -> Library:
         "The library of a spool's records."
         model = self.model(spool, progress)
         return build_index(spool.records(), out, self.vectors, model, progress, segmenter=self.segmenter, origins=origins,
-                           memory=self.memory)
+                           memory=self.memory, named=self.encoder)
+
+    def update(self, spool: Spool, library: Library, progress: Progress, origins: Sequence[Origin] | None = None) -> tuple[Library, Updated]:
+        "A library with a spool's records; `origins` are what PubMed was asked for, None: as they are."
+        model, named = self.model(spool, progress, library), self.encoder or remembered_encoder(library)
+        return update_index(library.folder, spool.records(), model, self.segmenter, progress, origins=origins, named=named)
 
 def _spool_of(out: Path) -> Path: return beside(out.resolve(), 'getting')
 
@@ -138,7 +144,7 @@ def refresh_library(folder: str | Path, making: Making = Making(), entrez: Entre
         if ids is None: ids = kept_ids(spool, _changed(library, entrez)) or []
         fetch_pages(spool, entrez, ids, show)
         now = [replace(o, asked=max(o.asked, spool.asked)) for o in origins]
-        return update_index(folder, spool.records(), making.encoder, making.segmenter, show, origins=now)
+        return making.update(spool, library, show, now)
 
 # %% ../nbs/collecting.ipynb #3b56071a
 _BATCH = 5_000   # records that are indexed at a time
@@ -252,7 +258,7 @@ def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None
     request = {'update': named, 'keep': keep}
     with shown_progress(making.progress) as show, spooling(_spool_of(Path(folder)), request, making.afresh) as spool:
         _stream(spool, named, keep, place, show, set(library.ids))
-        return update_index(folder, spool.records(), making.encoder, making.segmenter, show)
+        return making.update(spool, library, show)
 
 # %% ../nbs/collecting.ipynb #29133255
 def _take_over(model: CachedEncoder, library: Library):
@@ -277,7 +283,7 @@ def merge_libraries(folders: Sequence[str | Path], out: str | Path, making: Maki
         if model := making.model(spool, show):
             for library in libraries: _take_over(model, library)
         return build_index([iter(library) for library in libraries], out, making.vectors, model, show, segmenter=making.segmenter,
-                           origins=origins)
+                           origins=origins, named=making.encoder)
 
 # %% ../nbs/collecting.ipynb #efca3eda
 def libraries_in(folder: str | Path) -> list[tuple[Path, Library | CpqaError]]:

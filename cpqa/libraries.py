@@ -146,6 +146,7 @@ def build_index(
     segmenter: str | Segmenter | None = None,   # how documents are cut into passages, or its name; None: whole sentences, 128 words
     origins: Iterable[Origin] = (),      # what PubMed was asked for, if it was
     memory: int | None = None,           # bytes that a search of the vectors may read; None: as their number asks
+    named: AnyEncoder | None = None,     # what to remember in the place of an encoder that wraps it
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
     if not vectors and (segmenter is not None or memory is not None):
@@ -155,7 +156,7 @@ def build_index(
     found, parts = sources_of(sources), []
     with shown_progress(progress) as show:
         if vectors:
-            parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(encoder), memory))
+            parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(named or encoder), memory))
         return build_library(found, out, parts, show, wait, origins)
 
 # %% ../nbs/libraries.ipynb #9414280e
@@ -174,14 +175,16 @@ def update_index(
     progress: Progress | None = None,
     wait: float = 0,
     origins: Sequence[Origin] | None = None,    # None: as they are
+    named: AnyEncoder | None = None,     # as of `build_index`
 ) -> tuple[Library, Updated]:
     "Takes new, revised and withdrawn records into a library, and says how many. Raises `CpqaError`; what was there stays."
     library, found = Library(folder), sources_of(sources)
-    named = encoder or remembered_encoder(library)
-    check_encoder(named)
+    encoder = encoder or remembered_encoder(library)
+    check_encoder(encoder)
     with shown_progress(progress) as show:
         made = library.manifest.parts.get(VectorPart.name)
-        parts = [_vectors(encoder_of(named, show), _segmenter_of(library, segmenter), _lasting(named), made.get('memory'))] if made else []
+        parts = [_vectors(encoder_of(encoder, show), _segmenter_of(library, segmenter), _lasting(named or encoder),
+                          made.get('memory'))] if made else []
         return update_library(folder, found, parts, show, wait, origins)
 
 # %% ../nbs/libraries.ipynb #f0a60002

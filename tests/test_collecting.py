@@ -13,15 +13,19 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import NIGHTLY
 from helpers import CPQA, complaint, environment, good, held, hidden, inside
 from msgspec.structs import replace
 
 from cpqa import collecting
+from cpqa.collecting import Making, refresh_library, update_from_files
 from cpqa.core.records import Document
 from cpqa.core.storage import beside
-from cpqa.literature.library import Library, build_library
+from cpqa.libraries import build_index
+from cpqa.literature.entrez import Entrez
+from cpqa.literature.library import Library, Origin, build_library
 from cpqa.literature.library_updates import update_library
 from cpqa.literature.pubmed import Deleted
 from cpqa.literature.pubmed_writer import write_pubmed
@@ -197,3 +201,48 @@ def test_an_update_that_is_older_than_the_library_takes_nothing_back(nlm, tmp_pa
     said = good('library', 'update', out, '--files', '2', how=inside)
     assert said.startswith('1 new, 0 revised, 0 withdrawn, 2 older than what is there and left out: 4 documents')
     assert {d.id: d.text for d in Library(out)} == {str(n): PAPERS[n].text for n in (1, 2, 3, 4)}
+
+
+class Mortal:
+    "An encoder that writes into a file what it is given, and is killed before the `lives` + 1st time."
+    dim = 8
+
+    def __init__(self, log: Path, lives: int): self.log, self.lives = log, lives
+
+    def describe(self): return {'model': 'tests/mortal'}
+
+    def encode(self, texts, kind='document'):
+        self.lives -= 1
+        if self.lives < 0: os.kill(os.getpid(), signal.SIGKILL)
+        with open(self.log, 'a') as f: f.writelines(f'{json.dumps(t)}\n' for t in texts)
+        found = np.array([[hash((t, n)) % 97 + 1 for n in range(self.dim)] for t in texts], dtype=np.float32)
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def _refreshed(folder: Path, lives: int, url: str):
+    entrez = Entrez(url, email='', key='', cache=False, backoff=0.001)
+    refresh_library(folder, Making(encoder=Mortal(folder.parent/'log', lives)), entrez)
+
+
+def _from_file(folder: Path, lives: int, path: str):
+    update_from_files(folder, [path], making=Making(encoder=Mortal(folder.parent/'log', lives)))
+
+
+@pytest.mark.parametrize('way', [_refreshed, _from_file])
+def test_an_update_that_is_killed_while_it_embeds_encodes_no_text_twice(way, tmp_path):
+    processes, out = multiprocessing.get_context('fork'), tmp_path/'library'
+    new = [Document(str(n), title=f'Tea {n}', text='Tea helps.') for n in range(10, 2600)]
+    build_index([PAPERS[1]], out, encoder=Mortal(tmp_path/'first', 9), origins=[Origin('tea', '2024-01-01')])
+    with gzip.open(tmp_path/'new.xml.gz', 'wb') as f: write_pubmed(new, f)
+    build_library([[PAPERS[1], *new]], tmp_path/'pubmed')
+    with EntrezServer(tmp_path/'pubmed') as server:
+        given = server.url if way is _refreshed else str(tmp_path/'new.xml.gz')
+        codes = []
+        for lives in (1, 1, 9):
+            run = processes.Process(target=way, args=(out, lives, given))
+            run.start()
+            run.join()
+            codes.append(run.exitcode)
+    texts = (tmp_path/'log').read_text().splitlines()
+    assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0] and len(Library(out)) == len(new) + 1
+    assert len(texts) == len(set(texts)) == len(new) and hidden(tmp_path) == []

@@ -49,9 +49,9 @@ class _Asked(Record, frozen=True):
     day: str
 
 class Spool:
-    "The pages in `folder` that answer a `request`, which is plain JSON values."
+    "The pages in `folder` that answer a `request`, which is JSON values; tuples count as lists."
     def __init__(self, folder: Path, request: Mapping[str, Any]):
-        self.folder, self.request = folder, dict(request)
+        self.folder, self.request = folder, msgspec.json.decode(msgspec.json.encode(request))   # as it is read again
         if self._about.exists(): self._check()
         else:
             folder.mkdir(parents=True, exist_ok=True)
