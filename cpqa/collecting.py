@@ -62,7 +62,8 @@ class Making:
         return build_index(spool.records(), out, self.vectors, model, progress, segmenter=self.segmenter, origins=origins,
                            memory=self.memory, named=self.encoder)
 
-    def update(self, spool: Spool, library: Library, progress: Progress, origins: Sequence[Origin] | None = None) -> tuple[Library, Updated]:
+    def update(self, spool: Spool, library: Library, progress: Progress,
+               origins: Sequence[Origin] | None = None) -> tuple[Library, Updated]:
         "A library with a spool's records; `origins` are what PubMed was asked for, None: as they are."
         model, named = self.model(spool, progress, library), self.encoder or remembered_encoder(library)
         return update_index(library.folder, spool.records(), model, self.segmenter, progress, origins=origins, named=named)
@@ -248,8 +249,8 @@ def baseline_library(
 
 def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None = None, making: Making = Making(),
                       place: str | None = None) -> tuple[Library, Updated]:
-    """Brings a library up to date with NLM's update files, numbered ones from their folder or from `place`; `keep` is as it was built, if it
-    was by one query. Raises `CpqaError`."""
+    """Brings a library up to date with NLM's update files, numbered ones from their folder or from `place`; `keep` is as it was built, if
+    it was by one query. Raises `CpqaError`."""
     place = place or f'{NLM}updatefiles/'
     library, named = Library(folder), named_files(files, place)
     queries = [o.query for o in library.manifest.origins if o.query]

@@ -1,9 +1,11 @@
 """What cells cannot show of a library from PubMed: commands that are killed and given again, updates that are killed, and two at once."""
 import gzip
+import io
 import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -18,14 +20,16 @@ import pytest
 from conftest import NIGHTLY
 from helpers import CPQA, complaint, environment, good, held, hidden, inside
 from msgspec.structs import replace
+from rich.console import Console
 
 from cpqa import collecting
 from cpqa.collecting import Making, refresh_library, update_from_files
+from cpqa.core.progress import progress_bars
 from cpqa.core.records import Document
 from cpqa.core.storage import beside
 from cpqa.libraries import build_index
 from cpqa.literature.entrez import Entrez
-from cpqa.literature.library import Library, Origin, build_library
+from cpqa.literature.library import Library, Origin, build_library, part_sizes
 from cpqa.literature.library_updates import update_library
 from cpqa.literature.pubmed import Deleted
 from cpqa.literature.pubmed_writer import write_pubmed
@@ -246,3 +250,17 @@ def test_an_update_that_is_killed_while_it_embeds_encodes_no_text_twice(way, tmp
     texts = (tmp_path/'log').read_text().splitlines()
     assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0] and len(Library(out)) == len(new) + 1
     assert len(texts) == len(set(texts)) == len(new) and hidden(tmp_path) == []
+
+
+def test_a_build_shows_its_speed_and_what_it_takes_is_told(tmp_path):
+    screen = io.StringIO()
+    with progress_bars(Console(file=screen, force_terminal=True, width=200)) as show:
+        library = build_library([PAPERS.values()], tmp_path/'library', progress=show)
+    assert re.search(r'reading .* [\d,.]+/s ', re.sub(r'\x1b[^m]*m', '', screen.getvalue()))
+    m = library.manifest
+    assert m.sizes == part_sizes(m.files) and sum(m.sizes.values()) == sum(f.bytes for f in m.files.values())
+    assert set(m.sizes) == {'documents', 'terms'} and set(m.rates) == {'terms'} and m.rates['terms'] > 0
+    told = good('library', 'info', tmp_path/'library', how=inside)
+    assert re.search(r'a document +[\d,]+ bytes \(documents [\d,]+, terms [\d,]+\)\n', told) and ' documents of terms' in told
+    _update(tmp_path/'library')
+    assert Library(tmp_path/'library').manifest.rates == m.rates

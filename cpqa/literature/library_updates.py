@@ -141,7 +141,7 @@ def update_library(
         intake = _revise(old, new, sources, progress)
         said = _grown(old, new, intake, by_name, progress)
         write_manifest(new, intake, said, old.manifest.sources, old.manifest.origins if origins is None else origins,
-                       _same_files(old, new))
+                       _same_files(old, new), old.manifest.rates)
     return Library(out), _counted(old, intake)
 
 # %% ../../nbs/literature/library_updates.ipynb #f0a50002
@@ -163,5 +163,5 @@ def add_parts(folder: str | Path, parts: Iterable[LibraryPart], progress: Progre
             _share(old.folder / name, new / name)
         others = {name: said for name, said in old.manifest.parts.items() if name not in by_name}
         write_manifest(new, old.manifest, others | _made(new, by_name, progress), old.manifest.sources, old.manifest.origins,
-                       _same_files(old, new))
+                       _same_files(old, new), {name: r for name, r in old.manifest.rates.items() if name not in by_name})
     return Library(out)
