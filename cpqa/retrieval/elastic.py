@@ -18,12 +18,11 @@ import numpy as np
 from ..core.errors import require
 from ..core.records import Hit
 from ..core.redaction import short
-from .engines import EngineError, LibraryEngine
+from .engines import BM25_B, BM25_K1, EngineError, LibraryEngine
 
 # %% ../../nbs/retrieval/elastic.ipynb #1015579e
-_K1, _B = 1.2, 0.75
 _OF_BOTH = {'year': {'type': 'integer'}, 'study': {'type': 'keyword'}}
-_SIMILARITY = {'index': {'similarity': {'default': {'type': 'BM25', 'k1': _K1, 'b': _B}}}}
+_SIMILARITY = {'index': {'similarity': {'default': {'type': 'BM25', 'k1': BM25_K1, 'b': BM25_B}}}}
 
 def _mapping(**fields: dict[str, Any]) -> dict[str, Any]: return {'dynamic': 'strict', 'properties': {**fields, **_OF_BOTH}}
 

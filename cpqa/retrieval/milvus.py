@@ -16,11 +16,10 @@ import numpy as np
 
 from ..core.errors import require
 from ..core.records import Hit
-from .engines import EngineError, LibraryEngine
+from .engines import BM25_B, BM25_K1, EngineError, LibraryEngine
 
 # %% ../../nbs/retrieval/milvus.ipynb #bd18f090
 _LONGEST = 65_535   # bytes of a text in Milvus
-_K1, _B = 1.2, 0.75
 
 def _documents_schema(client: Any) -> dict[str, Any]:
     m = require('pymilvus', 'milvus')
@@ -33,7 +32,7 @@ def _documents_schema(client: Any) -> dict[str, Any]:
     schema.add_field('record', text, max_length=_LONGEST)
     schema.add_function(m.Function('bm25', m.FunctionType.BM25, input_field_names=['terms'], output_field_names=['bm25']))
     index = client.prepare_index_params()
-    index.add_index('bm25', index_type='SPARSE_INVERTED_INDEX', metric_type='BM25', params={'bm25_k1': _K1, 'bm25_b': _B})
+    index.add_index('bm25', index_type='SPARSE_INVERTED_INDEX', metric_type='BM25', params={'bm25_k1': BM25_K1, 'bm25_b': BM25_B})
     return {'schema': schema, 'index_params': index, 'consistency_level': 'Strong'}
 
 def _passages_schema(client: Any, dim: int, far: bool) -> dict[str, Any]:
