@@ -240,9 +240,10 @@ class LibraryEngine(_Filled):
 # %% ../../nbs/retrieval/engines.ipynb #ab546bda
 ENGINES = Registry('engine', (
     Row('milvus', 'Milvus, in a cluster or in a file', 'cpqa.retrieval.milvus:MilvusEngine', extra='milvus', env=('MILVUS_TOKEN',),
-        argument='the address of a cluster, or a file that ends in .db', shown='milvus:URI', notes=('for a cluster that asks for it',)),
+        argument='the address of a cluster, or a file that ends in .db', shown='milvus:URI',
+        notes=('for a cluster of Milvus that asks for it',)),
     Row('elastic', 'Elasticsearch, on its server', 'cpqa.retrieval.elastic:ElasticEngine', extra='elastic', env=('ELASTIC_API_KEY',),
-        argument='the address of a server', shown='elastic:URI', notes=('for a server that asks for it',)),
+        argument='the address of a server', shown='elastic:URI', notes=('for an Elasticsearch that asks for it',)),
 ))
 
 def engine(name: str) -> Engine:
