@@ -33,8 +33,8 @@ LIBRARY = option('--library', metavar='DIR', help='a library that `cpqa index bu
 _MOST_USED = cloup.option_group('Used most',
     LIBRARY,
     option('--source', metavar='SOURCE',
-           help='demo, pubmed (live), auto (live if NCBI answers in time), milvus:URI or a directory: searches by a ladder of queries and '
-                'by meaning'),
+           help='demo, pubmed (live), auto (live if NCBI answers in time), milvus:URI, elastic:URI or a directory: searches by a ladder of '
+                'queries and by meaning'),
     option('--llm', metavar='MODEL', default='none', choices=llm_choices,
            help='what writes the answer: {} (default: none, sentences are quoted)'),
     option('--since', metavar='YEAR', help='only papers published in or after this year (2019, 2019/06 or 2019/06/30)'),
