@@ -87,7 +87,7 @@ class Pairs:
         return fed | {'attention_mask': there.long()}
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def vectors(network: Teacher, said: list[str]) -> torch.Tensor:
     "What the base says of single texts: the mean of their tokens, of length 1."
     network.to(device).eval()
