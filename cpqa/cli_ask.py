@@ -38,8 +38,8 @@ STUDY = option('--study', multiple=True, type=OneOf(study_names), metavar='KIND'
 _MOST_USED = cloup.option_group('Used most',
     LIBRARY,
     option('--source', metavar='SOURCE',
-           help='demo, pubmed (live), auto (live if NCBI answers in time), milvus:URI or a directory: searches by a ladder of queries and '
-                'by meaning'),
+           help='demo, pubmed (live), auto (live if NCBI answers in time), milvus:URI, elastic:URI or a directory: searches by a ladder of '
+                'queries and by meaning'),
     option('--llm', metavar='MODEL', default='none', choices=llm_choices,
            help='what writes the answer: {} (default: none, sentences are quoted)'),
     SINCE,
