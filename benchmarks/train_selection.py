@@ -5,7 +5,7 @@
     python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of three kinds. Written ones: questions that sessions of a language
-model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels; a third tell of a person first);
+model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels; a fifth tell of a person first);
 sentences near to a question that are not its own count little; and sentences that were judged for a question: those that the network
 before took for answers, those of notes that share a question's subject and words and do not answer it, and those that searchers found for
 questions of the tests of earlier days (answer_grades.tsv). Graded ones: sentences that patients' questions found in each library, each
