@@ -119,7 +119,12 @@ class _Connected:
         milvus = require('pymilvus', 'milvus')
         if not self.far: require('milvus_lite', 'milvus')
         logging.getLogger('pymilvus').setLevel(logging.CRITICAL + 1)   # it prints what it raises
-        with _told(self.uri): return milvus.MilvusClient(self.uri, token=os.environ.get('MILVUS_TOKEN', '') if self.far else '', timeout=10)
+        with _told(self.uri):
+            pings: dict[str, Any] = {} if self.far else {'grpc_options': {'grpc.keepalive_time_ms': 2**31 - 1}}   # none, that is
+            client = milvus.MilvusClient(self.uri, token=os.environ.get('MILVUS_TOKEN', '') if self.far else '', timeout=10, **pings)
+            for collection in () if self.far else (self.documents_in, self.passages_in):   # a file that is opened again is at rest
+                if client.has_collection(collection): client.load_collection(collection)
+        return client
 
     def ask(self, verb: str, collection: str, **more: Any) -> Any:
         "What the client answers. Raises `EngineError`."
@@ -184,6 +189,8 @@ class _Filled(_Held):
             progress('writing', written + same, len(library))
         gone = sorted(held - set(library.ids) | held & set(long))
         for start in range(0, len(gone), _BATCH): self._delete(gone[start:start + _BATCH])
+        for collection in (self.documents_in, self.passages_in) if written or gone else ():   # so that its index holds what was written
+            if self.has(collection): self.ask('flush', collection)
         return Synced(written, len(gone), same, tuple(long))
 
     def _make(self, library: Library, vectors: Vectors | None):
