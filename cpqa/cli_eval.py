@@ -69,7 +69,8 @@ measure = CommandGroup('eval', help='measure a search, or score recorded answers
                         help='with --until: documents without a year, {} (default: drop)')),
              stopped=_GOES_ON)
 def _retrieval(data: str, retriever: Any, reranker: str | None, encoder: str | None, depth: int, library: str | None,
-               source: str | None, k: int, split: str | None, run_file: str | None, report: str | None, exclude_source: bool, until: int | None, undated: Any,
+               source: str | None, k: int, split: str | None, run_file: str | None, report: str | None,
+               exclude_source: bool, until: int | None, undated: Any,
                answerable: bool):
     from cpqa.evaluation.collections import LeakFree
     from cpqa.evaluation.tasks import evaluate_retrieval

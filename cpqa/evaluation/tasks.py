@@ -123,7 +123,8 @@ def evaluate_retrieval(
     second = named_reranker(reranker, lambda: qa.encoder) if reranker else None
     system = System(system_name(retriever, reranker), {'retriever': retriever, 'reranker': reranker or 'none'},
                     {'k': k, 'library': content(opened)} | ({'depth': depth} if reranker else {}))
-    search = _without_leaks(qa, opened, retriever, second, k, switches) if switches else lambda q: qa.search(q.question, k, retriever, second)
+    plainly = lambda q: qa.search(q.question, k, retriever, second)
+    search = _without_leaks(qa, opened, retriever, second, k, switches) if switches else plainly
     do = lambda q: Outcome(q.id, hits=tuple(search(q)))
     with kept_run(run_file) as path: done = run(system, do, questions, path, progress=progress, switches=switches)
     return _retrieval_report(c, opened, done, k, *judged) | {'answerable': answerable,

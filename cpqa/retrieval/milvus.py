@@ -189,8 +189,7 @@ class _Filled(_Held):
             progress('writing', written + same, len(library))
         gone = sorted(held - set(library.ids) | held & set(long))
         for start in range(0, len(gone), _BATCH): self._delete(gone[start:start + _BATCH])
-        for collection in (self.documents_in, self.passages_in) if written or gone else ():   # so that its index holds what was written
-            if self.has(collection): self.ask('flush', collection)
+        for name in filter(self.has, (self.documents_in, self.passages_in)) if written or gone else (): self.ask('flush', name)
         return Synced(written, len(gone), same, tuple(long))
 
     def _make(self, library: Library, vectors: Vectors | None):
