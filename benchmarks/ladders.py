@@ -25,7 +25,7 @@ from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.query_ladder import walk
 from cpqa.retrieval.rewriters import rewriter
 
-ENOUGH = 20
+ENOUGH, SEED = 20, 0   # documents at which a walk stops; what questions are drawn with
 
 
 def researchers() -> list[tuple[str, set[str]]]:
@@ -42,7 +42,7 @@ def patients() -> list[tuple[str, set[str]]]:
 
 
 def compared(questions: list[tuple[str, set[str]]], index: BooleanIndex, llm, n: int) -> dict:
-    some, found, notes = random.Random(0).sample(questions, min(n, len(questions))), defaultdict(list), []
+    some, found, notes = random.Random(SEED).sample(questions, min(n, len(questions))), defaultdict(list), []
     for text, truth in some:
         for name, how in (('rules', rewriter('rules')), ('model', rewriter('llm', llm))):
             ladder = how.rewrite(text)
@@ -71,7 +71,7 @@ def main():
     p.add_argument('--save', action='store_true')
     a = p.parse_args()
     llm = language_model(a.llm, timeout=600, record=a.record, replay=a.replay, window=8192)
-    result = {'model': a.name, 'enough': ENOUGH,
+    result = {'model': a.name, 'enough': ENOUGH, 'seed': SEED,
               'BioASQ round 10': compared(researchers(), BooleanIndex(Library(a.library)), llm, a.questions),
               'patients, demo notes': compared(patients(), BooleanIndex(CancerQA().library), llm, a.questions)}
     if a.save: save('ladders', result, PACKAGES)

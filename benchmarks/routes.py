@@ -1,4 +1,4 @@
-"""By which route, and from which source, come the first five documents: tables II and III of He et al. on three sets of questions.
+"""By which route, and from which source, come the first five documents: table II of He et al., and the same by source, on three sets.
 
     python benchmarks/routes.py LIBRARY [--save]
 
@@ -20,7 +20,7 @@ from cpqa import CancerQA
 from cpqa.evaluation.datasets import load
 from cpqa.evaluation.routes import evaluate_routes, routes_lines
 
-MOST = 150   # questions of researchers, drawn
+MOST, SEED = 150, 0   # questions of researchers, and what they are drawn with
 
 
 def negative() -> Iterator[str]:
@@ -40,11 +40,11 @@ def main():
     qa, result = CancerQA(a.library), {}
     researchers = [q['text'] for q in bioasq_questions() if q['batch'].startswith('10')]
     for name, questions in {'LiveQA': liveqa().values(), 'negative': negative(),
-                            'BioASQ round 10': random.Random(0).sample(researchers, MOST)}.items():
+                            'BioASQ round 10': random.Random(SEED).sample(researchers, MOST)}.items():
         begun = time.monotonic()
         result[name] = evaluate_routes([*dict.fromkeys(questions)], qa)
         print(name, *routes_lines(result[name]), f'{time.monotonic() - begun:.0f} s', sep='\n', flush=True)
-    if a.save: save('routes', {'documents': len(qa.library), 'sets': result}, PACKAGES)
+    if a.save: save('routes', {'documents': len(qa.library), 'seed': SEED, 'sets': result}, PACKAGES)
 
 
 if __name__ == '__main__': main()

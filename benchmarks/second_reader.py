@@ -5,8 +5,10 @@
 So many pairs of each set, drawn with a fixed seed, in turn from each label: claims beside quotes of HealthVer's dev set (Supports, Refutes,
 Neutral), statements beside the lines of NLI4CT's dev set that people marked (Entailment, Contradiction), and true and false statements made
 from Evidence Inference's test half beside a marked span (cpqa.evaluation.claims). Each is one call that sees nothing else
-(`cpqa.answering.second_reader`), and the shipped check reads the same pairs. Counted are how often support is told from the rest by each,
-the verdicts, pairs without an opinion, which stay in, and seconds. Neither HealthVer nor NLI4CT taught the check anything; of Evidence
+(`cpqa.answering.second_reader`), and two checks read the same pairs: the one that ships with CancerQA, with its encoder and stance
+network (`check`), and the rules alone (`rules`). Counted are how often support is told from the rest by each, the verdicts, pairs without
+an opinion, which stay in, and seconds a pair. `pair by pair` holds the labels (s, c, n; i: is false), the model's verdicts (s, c, n; -:
+none) and whether each check confirms (1), in the order drawn. Neither HealthVer nor NLI4CT taught the check anything; of Evidence
 Inference it was fitted on the other half.
 """
 import argparse
@@ -24,8 +26,9 @@ from cpqa.core.llm_providers import language_model
 from cpqa.evaluation.claims import statements
 from cpqa.evaluation.collections import read_marked
 from cpqa.evaluation.statistics import mcnemar, wilson
+from cpqa.retrieval.encoders import EmbeddedEncoder
 
-VERDICTS = ('supports', 'contradicts', 'neither')
+SEED, VERDICTS = 0, ('supports', 'contradicts', 'neither')
 LABELS = {'Supports': 'supports', 'Refutes': 'contradicts', 'Neutral': 'neither', 'Entailment': 'supports', 'Contradiction': 'contradicts'}
 
 
@@ -41,7 +44,7 @@ def in_turn(rows: list[tuple[str, str, str]], n: int) -> list[tuple[str, str, st
     "`n` of the pairs, in turn from each label."
     by: dict[str, list] = {}
     for r in rows: by.setdefault(r[2], []).append(r)
-    for some in by.values(): random.Random(0).shuffle(some)
+    for some in by.values(): random.Random(SEED).shuffle(some)
     return [by[label][i] for i in range(max(map(len, by.values()))) for label in by if i < len(by[label])][:n]
 
 
@@ -50,35 +53,54 @@ def told(right: list[bool]) -> dict:
     return {'right': sum(right), 'interval': [round(i.low, 4), round(i.high, 4)]}
 
 
-def read(llm, rules: ClaimSupport, pairs: list[tuple[str, str, str]], until: float) -> dict:
-    rows = []
-    for claim, quote, gold in pairs:
+def timed(of, *args):
+    "What a call gives, and how many seconds it took."
+    start = time.perf_counter()
+    return of(*args), time.perf_counter() - start
+
+
+def read(llm, checks: dict[str, ClaimSupport], pairs: list[tuple[str, str, str]], until: float) -> dict:
+    gold, said, seconds = [], [], {who: [] for who in ('model', *checks)}
+    holds: dict[str, list[bool]] = {who: [] for who in checks}
+
+    def verdict(*pair) -> str:
+        try: return second_opinion(llm, *pair).verdict
+        except (LLMError, ReplyError): return ''
+    for claim, quote, label in pairs:
         if time.monotonic() > until: break
-        start = time.monotonic()
-        try: verdict = second_opinion(llm, claim, quote).verdict
-        except (LLMError, ReplyError): verdict = ''
-        rows.append((gold, verdict, not rules.check(claim, quote).fault, time.monotonic() - start))
-    if not rows: return {'n': 0}
-    model, check = ([(s == 'supports') == (gold == 'supports') for gold, s, *_ in rows],
-                    [holds == (gold == 'supports') for gold, _, holds, _ in rows])
-    both = [s == 'supports' and holds for _, s, holds, _ in rows]
-    return {'n': len(rows), 'no opinion': sum(not s for _, s, *_ in rows), 'supported or not, by the model': told(model),
-            'supported or not, by the check': told(check), 'p_mcnemar': round(mcnemar(model, check).p, 4),
-            'supported or not, where it takes both': told([b == (gold == 'supports') for b, (gold, *_) in zip(both, rows)]),
-            'of those not supported, confirmed by': {
-                name: sum(ok for ok, (gold, *_) in zip(by, rows) if gold != 'supports')
-                for name, by in (('model', [s == 'supports' for _, s, *_ in rows]), ('check', [h for *_, h, _ in rows]), ('both', both))},
-            'verdicts': {f'{gold}, told {s or "nothing"}': sum((g, v) == (gold, s) for g, v, *_ in rows)
-                         for gold in dict.fromkeys(g for g, *_ in rows) for s in (*VERDICTS, '')},
-            'seconds': quantiles([s for *_, s in rows])}
+        gold.append(label)
+        for who, of in {'model': verdict, **{name: c.check for name, c in checks.items()}}.items():
+            found, took = timed(of, claim, quote)
+            seconds[who].append(took)
+            if who == 'model': said.append(found)
+            else: holds[who].append(not found.fault)
+    if not gold: return {'n': 0}
+    supported = [g == 'supports' for g in gold]
+    passed = {'model': [s == 'supports' for s in said], **holds}
+    right = {who: [ok == true for ok, true in zip(some, supported)] for who, some in passed.items()}
+    both = [m and c for m, c in zip(passed['model'], passed['check'])]
+    return {'n': len(gold), 'no opinion': sum(not s for s in said),
+            **{f'supported or not, by the {who}': told(some) for who, some in right.items()},
+            'p_mcnemar': {f'{a}, {b}': round(mcnemar(right[a], right[b]).p, 4) for a, b in (('model', 'check'), ('model', 'rules'),
+                                                                                        ('check', 'rules'))},
+            'supported or not, where it takes both': told([b == true for b, true in zip(both, supported)]),
+            'of those not supported, confirmed by': {who: sum(ok and not true for ok, true in zip(some, supported))
+                                                     for who, some in {**passed, 'both': both}.items()},
+            'verdicts': {f'{label}, told {s or "nothing"}': sum((g, v) == (label, s) for g, v in zip(gold, said))
+                         for label in dict.fromkeys(gold) for s in (*VERDICTS, '')},
+            'pair by pair': {'label': ''.join(g[0] for g in gold), 'model': ''.join((s or '-')[0] for s in said),
+                             **{who: ''.join(f'{ok:d}' for ok in some) for who, some in holds.items()}},
+            'seconds': {who: quantiles(some) for who, some in seconds.items()}}
 
 
 def main(a):
-    llm, rules, until = language_model(a.llm, timeout=600, record=a.record), ClaimSupport(), time.monotonic() + 60 * a.minutes
-    result = {name: read(llm, rules, in_turn(pairs, a.pairs), until) for name, pairs in every().items()}
+    llm, until = language_model(a.llm, timeout=600, record=a.record), time.monotonic() + 60 * a.minutes
+    checks = {'check': ClaimSupport(EmbeddedEncoder()), 'rules': ClaimSupport()}
+    checks['check'].check('Tea helps.', 'Tea helped.')   # loads what it reads with
+    result = {name: read(llm, checks, in_turn(pairs, a.pairs), until) for name, pairs in every().items()}
     if a.recorded_replies:
-        for found in result.values(): found.pop('seconds', None)
-    save('second_reader', {'model': a.name, 'seed': 0, 'wanted of each': a.pairs, **result}, PACKAGES)
+        for found in result.values(): found.get('seconds', {}).pop('model', None)
+    save('second_reader', {'model': a.name, 'seed': SEED, 'wanted of each': a.pairs, **result}, PACKAGES)
 
 
 if __name__ == '__main__':
@@ -87,6 +109,6 @@ if __name__ == '__main__':
     p.add_argument('--name', default='', help='of the model, for the result file')
     p.add_argument('--pairs', type=int, default=200)
     p.add_argument('--minutes', type=float, default=60)
-    p.add_argument('--recorded-replies', action='store_true', help='seconds say nothing and are left out')
+    p.add_argument('--recorded-replies', action='store_true', help='the seconds of the model say nothing and are left out')
     p.add_argument('--record')
     main(p.parse_args())

@@ -9,15 +9,16 @@ The teacher, 110 million weights, reads question and sentence together. It learn
 and others little, then from graded sentences. What it says of every pair, of those that nobody graded too, is what the student learns from,
 beside the labels that are known, of written questions at half their weight: the first layers of the stance network, which stay as they
 are, and four of its own. The student reads each question in three wordings, of which the teacher judged the first alone.
-For `left_out` the graded questions are halved: a student that saw no pair of one half, graded or not, says what it thinks of that half.
-The teacher had seen it, so what it passes on through other questions can flatter these figures a little; `teacher left out` are those of
-teachers that did not see a third (--teachers-left-out 0 spares them), and what new questions say is told by patient_questions.py.
+For `left_out` the graded questions are halved: a student that saw no pair of one half, taught by a teacher that saw no grade of it, says
+what it thinks of that half.
 DIR gets answer.pt, the student, and odds.json with figures.
 """
 import argparse
 import copy
 import json
+import random
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ from torch.nn import functional as of
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 FROZEN, TOKENS = 2, 160
+NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
+OPEN = {'notes': (14, 8), 'papers': (6, 2)}   # sentences that nobody judged: of the nearest twenty, and of the forty after them
 TEACHER = {'written': (1, 48, 3e-5, 1e-3), 'graded': (2, 32, 2e-5, 2e-4)}   # epochs, pairs a step, rate of the body and of the head
 STUDENT = (1, 256, 3e-4, 1.5e-3)         # once in each wording
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
@@ -66,15 +69,52 @@ class Student(torch.nn.Module):
 
 
 class Pairs:
-    "Questions beside texts, as tokens of a network."
+    "Questions beside texts, as tokens of a network; they lie on the device, where a batch is put together."
     def __init__(self, tokenizer, rows: list[dict], cut: str = 'only_second'):
-        self.tokenizer = tokenizer
-        self.rows = tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation=cut, max_length=TOKENS)
-        self.lengths = np.array([len(ids) for ids in self.rows['input_ids']])
+        told = tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation=cut, max_length=TOKENS)
+        self.lengths = np.array([len(ids) for ids in told['input_ids']])
+        on_device = lambda values: torch.as_tensor(np.asarray(values, dtype=np.int64), device=device)
+        self.flat = {name: on_device(np.concatenate(told[name])) for name in ('input_ids', 'token_type_ids') if name in told}
+        self.starts, self.ends = (on_device(np.cumsum(self.lengths) - back) for back in (self.lengths, 0))
+        self.padding = {'input_ids': tokenizer.pad_token_id, 'token_type_ids': 0}
 
     def fed(self, some) -> dict:
-        piece = {name: [values[i] for i in some] for name, values in self.rows.items()}
-        return {name: t.to(device) for name, t in self.tokenizer.pad(piece, return_tensors='pt', pad_to_multiple_of=8).items()}
+        some = np.asarray(some)
+        rows, longest = torch.as_tensor(some, device=device), -(-int(self.lengths[some].max()) // 8) * 8
+        at = self.starts[rows][:, None] + torch.arange(longest, device=device)
+        there = at < self.ends[rows][:, None]
+        fed = {name: torch.where(there, values[at.clamp(max=len(values) - 1)], self.padding[name]) for name, values in self.flat.items()}
+        return fed | {'attention_mask': there.long()}
+
+
+@torch.no_grad()
+def vectors(network: Teacher, said: list[str]) -> torch.Tensor:
+    "What the base says of single texts: the mean of their tokens, of length 1."
+    network.to(device).eval()
+    out = torch.zeros(len(said), network.bert.config.hidden_size, device=device)
+    order = sorted(range(len(said)), key=lambda i: len(said[i]))
+    for at in (order[i:i + 256] for i in range(0, len(order), 256)):
+        fed = network.tokenizer([said[i] for i in at], padding=True, truncation=True, max_length=TOKENS, return_tensors='pt').to(device)
+        hidden, there = network.bert(**fed).last_hidden_state, fed['attention_mask'][..., None]
+        out[at] = of.normalize((hidden * there).sum(1) / there.sum(1), dim=-1).float()
+    return out
+
+
+def beside(rows: list[dict], asked: list[dict], texts: list[dict], network: Teacher) -> list[dict]:
+    "Sentences near to each question: for written ones some that are not their own, and for all some that nobody judged."
+    rng, out, questions = random.Random(0), [], vectors(network, [q['asked'] for q in asked])
+    own = {r['question']: r for r in rows if r['kind'] == 'written'}
+    for place, (some, more) in OPEN.items():
+        here = [t for t in texts if t['place'] == place]
+        near = vectors(network, [t['text'] for t in here]) + vectors(network, [f"{t['title']}. {t['text']}" for t in here])
+        for q, order in zip(asked, (questions @ near.T).topk(min(82, len(here))).indices.tolist()):
+            row = lambda i, kind, worth=0.0, weight=0.0: q | {'said': here[i]['said'], 'kind': kind, 'worth': worth, 'weight': weight}
+            if place == 'notes' and (r := own.get(q['question'])):
+                same, other = ([i for i in order if (here[i]['doc'] == r['doc']) == mine] for mine in (True, False))
+                out += [row(i, 'written', SAME, .5) for i in [i for i in same if here[i]['text'] != r['text']][:1]]
+                out += [row(i, 'written', .05, 1.0) for i in rng.sample(other[:12], NEAR) + rng.sample(other[12:], FAR)]
+            out += [row(i, 'open') for i in rng.sample(order[:20], some) + rng.sample(order[20:60], more)]
+    return out
 
 
 def said(network, fed: dict):
@@ -129,13 +169,16 @@ def main():
     parser.add_argument('--teacher', required=True)
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
-    parser.add_argument('--students-left-out', type=int, default=2, help='the same of students; 0: none, and the column left_out stays')
-    parser.add_argument('--teachers-left-out', type=int, default=3, help='parts of the questions, each of which one teacher does not see')
+    parser.add_argument('--left-out', type=int, default=2,
+                        help='parts of the questions, each unseen by a teacher and its student; 0: none, and the column left_out stays')
     a = parser.parse_args()
     torch.manual_seed(0)
-    rows = [json.loads(line) for line in (a.pairs / 'pairs.jsonl').read_text().splitlines()]
+    rows, asked, texts = ([json.loads(line) for line in (a.pairs / f'{name}.jsonl').read_text().splitlines()]
+                          for name in ('pairs', 'asked', 'texts'))
+    teacher = Teacher(a.teacher)
+    rows += beside(rows, asked, texts, teacher)
     kind = np.array([r['kind'] for r in rows])
-    graded, written, every = np.flatnonzero(kind == 'graded'), np.flatnonzero(kind == 'written'), np.arange(len(rows))
+    graded, written, every = np.flatnonzero(kind == 'graded'), np.flatnonzero(np.isin(kind, ('written', 'judged'))), np.arange(len(rows))
     # a label, what it counts, and the group whose question it is; of pairs that nobody labelled none
     label = torch.tensor([WORTH[r['grade']] if r['kind'] == 'graded' else r.get('worth', 0.0) for r in rows], device=device)
     weight = torch.tensor([1.0 if r['kind'] == 'graded' else r.get('weight', 0.0) for r in rows], device=device)
@@ -151,47 +194,45 @@ def main():
 
     loss = of.binary_cross_entropy_with_logits
     hard = lambda out, part: (loss(out, label[part], reduction='none') * weight[part]).mean()
-    teacher = Teacher(a.teacher)
     pairs = Pairs(teacher.tokenizer, rows)
     teacher = trained(teacher, pairs, written, hard, TEACHER['written'], 'teacher, written', a.steps)
     tell('teacher after written questions', read(teacher, pairs, graded)[graded], graded)
-    odds = np.zeros(len(rows))
-    parts = a.teachers_left_out
-    for k in range(parts):
-        others = graded[group[graded] % parts != k]
-        then = trained(copy.deepcopy(teacher), pairs, others, hard, TEACHER['graded'], f'teacher but for {k}', a.steps)
-        rest = graded[group[graded] % parts == k]
-        odds[rest] = read(then, pairs, rest)[rest]
-        del then
-    if parts: tell('teacher left out', odds[graded], graded)
-    teacher = trained(teacher, pairs, graded, hard, TEACHER['graded'], 'teacher, all', a.steps)
-    soft = torch.tensor(read(teacher, pairs, every), dtype=torch.float, device=device).sigmoid()
+    def taught_by(some: np.ndarray, told: str) -> np.ndarray:
+        "What a teacher says of every pair that learnt from these graded ones."
+        return read(trained(copy.deepcopy(teacher), pairs, some, hard, TEACHER['graded'], f'teacher, {told}', a.steps), pairs, every)
+    parts, odds = a.left_out, np.zeros((2, len(rows)))
+    seen = lambda k: group % parts != k
+    of_teachers = [taught_by(graded[seen(k)[graded]], f'but for {k}') for k in range(parts)]
+    for k in range(parts): odds[:, ~seen(k)] = of_teachers[k][~seen(k)]
+    if parts: tell('teacher left out', odds[0, graded], graded)
+    of_teachers.append(taught_by(graded, 'all'))
     del teacher
-    known = torch.as_tensor(np.where(kind == 'written', .5, 1.0), dtype=torch.float, device=device) * weight
-    taught = lambda out, part: loss(out, soft[part]) + (loss(out, label[part], reduction='none') * known[part]).mean()
+    known = torch.as_tensor(np.where(kind == 'graded', 1.0, .5), dtype=torch.float, device=device) * weight
     trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)
     tokenizer = AutoTokenizer.from_pretrained(a.pairs)
     wordings = [rows, *([{**r, 'asked': r['also'][n]} for r in rows] for n in (0, 1))]
-    pairs, n, odds = Pairs(tokenizer, [r for some in wordings for r in some]), len(rows), np.zeros((2, len(rows)))
-    of_wordings = lambda out, part: taught(out, part % n)
-    thrice = lambda some: np.concatenate([some + k * n for k in range(len(wordings))])
-    fresh = lambda: Student({name: w.float() for name, w in trunk.items()}, tokenizer)
-    parts = a.students_left_out
+    pairs, n = Pairs(tokenizer, [r for some in wordings for r in some]), len(rows)
+    def student_of(said: np.ndarray, some: np.ndarray, told: str):
+        "A student that learnt of these pairs, in each wording, what a teacher said and the labels that are known."
+        soft = torch.as_tensor(said, dtype=torch.float, device=device).sigmoid()
+        taught = lambda out, part: loss(out, soft[part]) + (loss(out, label[part], reduction='none') * known[part]).mean()
+        thrice = np.concatenate([some + k * n for k in range(len(wordings))])
+        student = Student({name: w.float() for name, w in trunk.items()}, tokenizer)
+        return trained(student, pairs, thrice, lambda out, part: taught(out, part % n), STUDENT, f'student, {told}', a.steps)
+    student = student_of(of_teachers[-1], every, 'all')
+    a.out.mkdir(parents=True, exist_ok=True)
+    own = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
+    torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if own(name)}, a.out / 'answer.pt')
     for k in range(parts):
-        others = np.flatnonzero((group < 0) | (group % parts != k))
-        student = trained(fresh(), pairs, thrice(others), of_wordings, STUDENT, f'student but for {k}', a.steps)
-        rest = graded[group[graded] % parts == k]
+        student, rest = student_of(of_teachers[k], np.flatnonzero((group < 0) | seen(k)), f'but for {k}'), graded[~seen(k)[graded]]
         for way in (0, 1): odds[way, rest] = read(student, pairs, rest + way * n)[rest + way * n]
     if parts:
         ways = {'': odds[0], ', as asked': odds[1], ', the better of both': odds.max(0), ', the mean of both': odds.mean(0)}
         for name, some in ways.items():
             tell(f'student left out{name}', some[graded], graded)
-    student = trained(fresh(), pairs, thrice(every), of_wordings, STUDENT, 'student, all', a.steps)
-    a.out.mkdir(parents=True, exist_ok=True)
-    own = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
-    torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if own(name)}, a.out / 'answer.pt')
     machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
-    (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'device': machine, 'torch': torch.__version__,
+    (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'pairs': dict(Counter(kind.tolist())), 'device': machine,
+                                                 'torch': torch.__version__,
                                                  'left_out': {str(i): [round(float(o), 3) for o in odds[:, i]] for i in graded if parts}}))
 
 

@@ -1,15 +1,16 @@
 """Makes the network that says whether a sentence answers a question: what it learns from, and the finished form.
 
-    python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY       what is learnt from (half an hour; NAME= alone: the demo notes)
+    python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY       what is learnt from (NAME= alone: the demo notes)
     python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT          on a GPU
     python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of three kinds. Written ones: questions that sessions of a language
-model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels); sentences near to a question that are
-not its own count little; and what graders said of those that the network before took for answers, with questions that were written to share
-a sentence's subject and words and not to be answered by it (answer_grades.tsv). Graded ones: sentences that patients' questions found in
-each library, each graded by somebody blind (quote_grades.tsv). And others that nobody judged, sentences of notes and of papers near to all
-these questions: what the large network says of them is passed on.
+model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels; a third tell of a person first);
+sentences near to a question that are not its own count little; and sentences that were judged for a question: those that the network
+before took for answers, those of notes that share a question's subject and words and do not answer it, and those that searchers found for
+questions of the tests of earlier days (answer_grades.tsv). Graded ones: sentences that patients' questions found in each library, each
+graded by somebody blind (quote_grades.tsv). And others that nobody judged, sentences of notes and of papers near to all these questions:
+what the large network says of them is passed on. Which are near is told where the GPU is, by the vectors of the large network's base.
 The log odds of a network that did not learn from a question go into the column left_out of quote_grades.tsv, which quote_weights.py weighs
 beside the other signs.
 Each pair is learnt three times: with the question as papers would put it, as it was asked, and with a word mistyped.
@@ -37,7 +38,6 @@ from cpqa.answering.answer_selection import prepare_answer, sentence_and_title
 from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.library import Library
 from cpqa.passages.sentences import sentences
-from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.openvino_models import About, DataUsed, Measured, shipped
 from cpqa.retrieval.patient_words import in_literature
 from cpqa.training.recipe import made_with
@@ -45,7 +45,6 @@ from cpqa.training.recipe import made_with
 LABELS = ROOT / 'benchmarks' / 'labels'
 FROZEN, TOKENS = 2, 160
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts, as in teach_selection.py
-NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
 OF_PAPERS = 15_000                       # sentences of papers, drawn
 LIMITS = ('It says how well a sentence answers, not whether the sentence is true.',
           'It learnt from English: from our own notes, and from trials.')
@@ -57,38 +56,21 @@ def slipped(question: str, rng: random.Random) -> str:
     return re.sub(rf'\b{word}\b', mistyped(word, rng), question, count=1) if long and (word := rng.choice(long)) else question
 
 
-def unit(m: np.ndarray) -> np.ndarray: return m / np.linalg.norm(m, axis=1, keepdims=True)
+def texts(documents, place: str, most: int = 0, letters: tuple[int, int] = (0, 10_000)) -> list[dict]:
+    "The sentences of documents, or so many that are drawn, with their titles."
+    said = [(d, ' '.join(d.text[a:b].split()), k) for d in documents for k, (a, b) in enumerate(sentences(d), 1)
+            if letters[0] <= b - a < letters[1]]
+    if most and most < len(said): said = random.Random(0).sample(said, most)
+    return [{'place': place, 'doc': d.id, 'sentence': k, 'text': text, 'title': ' '.join(d.title.split())} for d, text, k in said]
 
 
-class Near:
-    "Sentences with their documents, and how near questions are to them: to the sentence, and to it behind its title."
-    def __init__(self, documents, encoder, most: int = 0, letters: tuple[int, int] = (0, 10_000)):
-        said = [(d, ' '.join(d.text[a:b].split()), (a, b)) for d in documents for a, b in sentences(d) if letters[0] <= b - a < letters[1]]
-        self.said = random.Random(0).sample(said, most) if most and most < len(said) else said
-        self.titles = [' '.join(d.title.split()) for d, _, _ in self.said]
-        texts = [s for _, s, _ in self.said]
-        self.vectors = unit(encoder.encode(texts)) + unit(encoder.encode([f'{t}. {s}' for t, s in zip(self.titles, texts)]))
-
-    def order(self, vector: np.ndarray, most: int) -> list[int]: return [int(i) for i in np.argsort(-(self.vectors @ vector))[:most]]
-
-
-def written(notes: Near, encoder) -> list[dict]:
-    "The pairs of questions that were written for sentences of the notes."
-    rng, out, nth, place = random.Random(0), [], defaultdict(int), {}
-    for at, (d, _, _) in enumerate(notes.said):
-        nth[d.id] += 1
-        place[d.id, nth[d.id]] = at
+def written(notes: list[dict]) -> list[dict]:
+    "The questions that were written for sentences of the notes, each with its own."
+    own = {(t['doc'], t['sentence']): t for t in notes}
     with open(LABELS / 'answer_questions.tsv', encoding='utf-8') as f: rows = list(csv.DictReader(f, delimiter='\t'))
-    asked = [(r['question'], place[r['doc'], int(r['sentence'])]) for r in rows if (r['doc'], int(r['sentence'])) in place]
-    vectors = unit(encoder.encode([in_literature(q) for q, _ in asked], 'query'))
-    for (question, own), vector in zip(asked, vectors):
-        row = lambda i, worth, weight: {'kind': 'written', 'question': question, 'text': notes.said[i][1], 'title': notes.titles[i],
-                                        'worth': worth, 'weight': weight}
-        mine, order = notes.said[own][0].id, notes.order(vector, 82)
-        same, other = ([i for i in order if (notes.said[i][0].id == mine) == is_mine] for is_mine in (True, False))
-        out += [row(own, 1.0, 1.0), *(row(i, SAME, .5) for i in [i for i in same if i != own][:1])]
-        out += [row(i, .05, 1.0) for i in rng.sample(other[:12], NEAR) + rng.sample(other[12:], FAR)]
-    return out
+    at = ((r['question'], own.get((r['doc'], int(r['sentence'])))) for r in rows)
+    return [{'kind': 'written', 'question': question, 'worth': 1.0, 'weight': 1.0, **{k: t[k] for k in ('doc', 'text', 'title')}}
+            for question, t in at if t]
 
 
 def text_of(d, r: dict) -> str: return ' '.join(d.text[slice(*room.standing(d, (int(r['start']), int(r['end']))))].split())
@@ -97,7 +79,7 @@ def text_of(d, r: dict) -> str: return ' '.join(d.text[slice(*room.standing(d, (
 def judged(documents: dict[str, dict]) -> list[dict]:
     "The sentences that were judged for written questions, of documents that are there."
     there = ((documents.get(r['library'], {}).get(r['doc']), r) for r in table('answer_grades.tsv'))
-    return [{'kind': 'written', 'question': r['question'], 'text': text_of(d, r), 'title': ' '.join(d.title.split()),
+    return [{'kind': 'judged', 'question': r['question'], 'text': text_of(d, r), 'title': ' '.join(d.title.split()),
              'worth': WORTH[int(r['grade'])], 'weight': 1.0} for d, r in there if d]
 
 
@@ -114,30 +96,24 @@ def graded(documents: dict[str, dict]) -> list[dict]:
 
 
 def pairs(out: Path, libraries: dict[str, str | None]):
-    encoder, rng = EmbeddedEncoder(), random.Random(0)
+    rng = random.Random(0)
     documents = {name: {d.id: d for d in (Library(folder) if folder else (n.document() for n in demo_notes()))}
                  for name, folder in libraries.items()}
-    notes = Near(documents['demo'].values(), encoder)
-    papers = Near([d for name, of in documents.items() if name != 'demo' for d in of.values()], encoder, OF_PAPERS, (40, 420))
-    rows = graded(documents) + written(notes, encoder)
+    notes = texts(documents['demo'].values(), 'notes')
+    papers = texts([d for name, of in documents.items() if name != 'demo' for d in of.values()], 'papers', OF_PAPERS, (40, 420))
+    rows = graded(documents) + written(notes) + judged(documents)
     of = {q: id for id, q in learnt_from()}
-    asked = list(dict.fromkeys([q for _, q in learnt_from()] + [r['question'] for r in rows if r['kind'] == 'written']))
-    rows += judged(documents)
-    for question, vector in zip(asked, unit(encoder.encode([in_literature(q) for q in asked], 'query'))):
-        for near, first, some, more in ((notes, 8, 8, 4), (papers, 15, 3, 2)):
-            order = near.order(vector, 60)
-            picked = (order[:first] if some == first else rng.sample(order[:first], some)) + rng.sample(order[first:], more)
-            rows += [{'kind': 'open', 'question': question, 'text': near.said[i][1], 'title': near.titles[i]} for i in picked]
+    asked = {q: {'question': q, 'asked': in_literature(q), 'also': [q, slipped(q, rng)], 'id': of.get(q, '')}
+             for q in dict.fromkeys([*of, *(r['question'] for r in rows)])}
     out.mkdir(parents=True, exist_ok=True)
-    with open(out / 'pairs.jsonl', 'w', encoding='utf-8') as f:
-        for r in rows:
-            said = {'asked': in_literature(r['question']), 'also': [r['question'], slipped(r['question'], rng)],
-                    'said': sentence_and_title(r['text'], r['title'])}
-            f.write(json.dumps(said | {'id': of.get(r['question'], '')} | r) + '\n')
+    with_said = lambda r: r | {'said': sentence_and_title(r['text'], r['title'])}
+    for name, some in (('pairs', (with_said(asked[r['question']] | r) for r in rows)), ('texts', map(with_said, notes + papers)),
+                       ('asked', asked.values())):
+        with open(out / f'{name}.jsonl', 'w', encoding='utf-8') as f: f.writelines(json.dumps(r) + '\n' for r in some)
     torch.save({name: w.half() for name, w in all_layers('stance').items()}, out / 'trunk.pt')
     shutil.copy(shipped('stance') / 'tokenizer.json', out)
     (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
-    print({kind: sum(r['kind'] == kind for r in rows) for kind in ('written', 'graded', 'open')})
+    print({kind: sum(r['kind'] == kind for r in rows) for kind in ('written', 'judged', 'graded')})
 
 
 def ship(folder: Path, taught: Path, out: Path):
@@ -156,19 +132,19 @@ def ship(folder: Path, taught: Path, out: Path):
         table_out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
         table_out.writeheader()
         for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(n, '')})
-    count, of_library = lambda kind: sum(r['kind'] == kind for r in rows), lambda name: sum(r.get('library') == name for r in rows)
+    count, of_library = told['pairs'], lambda name: sum(r.get('library') == name for r in rows)
     used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r.get('worth') == 1 for r in rows),
                      'by sessions of a language model'),
-            DataUsed('sentences found for patients\' questions', 'Apache-2.0', count('graded'), 'graded by sessions of a language model'),
-            DataUsed('what a network of 110 million weights says, taught by these two', 'Apache-2.0', len(rows),
-                     f'of these pairs and of {count("open"):,} that nobody judged; its base is all-mpnet-base-v2'))
+            DataUsed('sentences found for patients\' questions', 'Apache-2.0', count['graded'], 'graded by sessions of a language model'),
+            DataUsed('what a network of 110 million weights says, taught by these two', 'Apache-2.0', sum(count.values()),
+                     f'of these pairs and of {count["open"]:,} that nobody judged; its base is all-mpnet-base-v2'))
     about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (),
                   tuple(Measured(f'AUROC in {name}, of use or not, questions left out in turn', value, of_library(name))
                         for name, value in told['figures'].get('student left out, the mean of both', {}).items()),
                   made_with(), ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
     tokenizer = Tokenizer.from_file(str(shipped('stance') / 'tokenizer.json'))
     prepare_answer(head, tokenizer, out, max_tokens=TOKENS, about=about)
-    save('answer_selection', told['figures'] | {'pairs': {kind: count(kind) for kind in ('written', 'graded', 'open')},
+    save('answer_selection', told['figures'] | {'pairs': count,
                                                 'taught on': told['device'], 'torch there': told['torch'],
                                                 'bytes': sum(f.stat().st_size for f in out.iterdir())}, ('cpqa', 'openvino', 'torch'))
 

@@ -18,9 +18,8 @@ import cloup
 from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .core.records import Answer, failed_parts
-from .terminal import (FAILED, OneOf, as_command, combinations, dollars, encoder_option, first_said, fraction, is_watched, kind_names,
-                           llm_choices, mistake, number, option, print_json, prompt_names, reranker_choices, rewriter_choices, score,
-                           segmenter_choices)
+from .terminal import (FAILED, OneOf, as_command, asking_option, encoder_option, first_said, fraction, is_watched, kind_names,
+                           llm_choices, mistake, number, option, print_json, prompt_names, segmenter_choices)
 
 # %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ LIBRARY = option('--library', metavar='DIR', help='a library that `cpqa index bu
 _MOST_USED = cloup.option_group('Used most',
     LIBRARY,
     option('--source', metavar='SOURCE',
-           help='demo, pubmed (live), auto (live if NCBI answers in time), milvus:URI or a directory: searches by a ladder of queries and '
-                'by meaning'),
+           help='demo, pubmed (live), auto (live if NCBI answers in time), milvus:URI, elastic:URI or a directory: searches by a ladder of '
+                'queries and by meaning'),
     option('--llm', metavar='MODEL', default='none', choices=llm_choices,
            help='what writes the answer: {} (default: none, sentences are quoted)'),
     option('--since', metavar='YEAR', help='only papers published in or after this year (2019, 2019/06 or 2019/06/30)'),
@@ -47,8 +46,7 @@ _SEARCHED = cloup.option_group('What is searched',
     option('--pmc', is_flag=True, help='with --source pubmed or auto: search the full texts of PubMed Central too'),
     option('--vectors', metavar='DIR',
            help='with --source pubmed or auto: search NCBI\'s vectors of PubMed by meaning, which  cpqa index medcpt  wrote'),
-    option('--rewriter', metavar='NAME', choices=rewriter_choices,
-           help='how the question becomes queries: {} (default: rules with --source, as-is without)'),
+    asking_option('rewriter', 'rules with --source, as-is without'),
     option('--full-text', type=OneOf(lambda: ('none', 'reviews', 'all')), default='reviews', metavar='WHICH',
            help='which full texts to fetch from PubMed Central: {} (default: reviews)'),
     option('--segmenter', metavar='NAME', choices=segmenter_choices,
@@ -56,19 +54,13 @@ _SEARCHED = cloup.option_group('What is searched',
 
 # %% ../nbs/cli_ask.ipynb #8d35971b
 _FOUND = cloup.option_group('How it is found',
-    option('--depth', type=number, default=50, metavar='N', help='documents whose passages are looked at (default 50)'),
-    option('--first', type=OneOf(lambda: ('bm25', 'dense', 'hybrid')), default='hybrid', metavar='NAME',
-           help='what finds documents: by words (bm25), by meaning (dense) or both (hybrid, the default)'),
+    asking_option('depth', '50', default=50), asking_option('first', 'hybrid', default='hybrid'),
     option('--ranked', type=number, default=150, metavar='N',
            help='of these, passages that are ranked, the best by words and by meaning (default 150)'),
-    option('--passages', type=number, metavar='N', help='passages that are read (default: 10; 25 where our own notes are quoted)'),
-    option('--reranker', metavar='NAME', default='default', choices=reranker_choices,
-           help='what orders the passages: {} (default: default)'),
-    encoder_option(),
-    option('--combine', type=OneOf(combinations), metavar='NAME',
-           help="{}: the reranker's own order, or that together with the order before (default: as suits the reranker)"),
+    asking_option('passages', '10; 25 where our own notes are quoted'), asking_option('reranker', 'default', default='default'),
+    encoder_option(), asking_option('combine', 'as suits the reranker'),
     option('--budget', type=number, metavar='MS', help='milliseconds for ordering the passages (default: as long as it takes)'),
-    option('--above', type=score, metavar='SCORE', help='read only passages that the reranker scores above this (default: all)'),
+    asking_option('above', 'all'),
     option('--threshold', type=fraction, metavar='P',
            help='read only passages that are relevant with at least this probability, 0 to 1 (default: all)'))
 
@@ -81,17 +73,12 @@ _WRITTEN = cloup.option_group('With a language model',
     option('--prompt', type=OneOf(prompt_names), default='passages', metavar='NAME',
            help='what it is shown, {}: passages (default), the text of five documents, as Stuhlmann et al. do, or nothing (cot)'),
     option('--strict', is_flag=True, help='leave out claims that fail the check (default: mark them)'),
-    option('--check', type=OneOf(lambda: ('llm',)), metavar='WHO',
-           help='llm: the model reads each claim beside its quote alone once more, and says where it disagrees (default: the rules alone)'),
+    asking_option('check', 'the check of cpqa alone'),
     option('--adaptive', is_flag=True, help='ask the model alone first, and look up only where it is not certain'),
     option('--kind', type=OneOf(kind_names), metavar='KIND', help='what sort of answer to give: {} (default: as the question asks)'),
     option('--option', multiple=True, metavar='TEXT', help='an option to choose from; give it once for each'),
-    option('--max-cost', type=dollars, metavar='USD', help='US dollars that may be spent'),
-    option('--llm-timeout', type=number, metavar='SECONDS',
-           help='how long an answer of the model may take (default: 600, and 60 without a word)'),
-    option('--window', type=number, metavar='TOKENS', help='tokens that the model can hold (default: what is known of it)'),
-    option('--record', metavar='FILE', help='keep what was asked and said, without keys'),
-    option('--replay', metavar='FILE', help='answer from such a file, without a key or a network'))
+    asking_option('max-cost'), asking_option('llm-timeout', '600, and 60 without a word'),
+    asking_option('window', 'what is known of it'), asking_option('record'), asking_option('replay'))
 
 # %% ../nbs/cli_ask.ipynb #688f5e55
 _FOR_A_MODEL = ('prompt', 'strict', 'adaptive', 'check', 'kind', 'option', 'max_cost', 'record', 'replay', 'llm_timeout', 'window')

@@ -15,8 +15,8 @@ import cloup
 
 from .core.errors import CpqaError
 from .core.progress import progress_bars
-from .terminal import (CommandGroup, OneOf, answer_system_choices, dollars, encoder_option, engine_choices, llm_choices, number, option,
-                           reranker_choices, seed, segmenter_choices, year)
+from .terminal import (CommandGroup, OneOf, answer_system_choices, asking_option, encoder_option, engine_choices, llm_choices, number,
+                           option, reranker_choices, seed, segmenter_choices, year)
 
 # %% ../nbs/cli_eval.ipynb #5f33c0d0
 if TYPE_CHECKING:
@@ -125,18 +125,14 @@ _ANSWERED_BY = cloup.option_group('Asking a system',
     option('--llm', metavar='MODEL', default='none', choices=llm_choices, help='what writes the answers: {} (default: none)'),
     option('--library', metavar='DIR', help='what is searched (default: the demo notes)'),
     option('--source', metavar='ENGINE', choices=engine_choices, help='an engine in the place of a library: {}'),
-    option('--reranker', metavar='NAME'),
-    option('--depth', type=number, metavar='N', help='documents that are looked at (default: as the system has it)'),
     option('--limit', type=number, metavar='N', help='ask so many, drawn by --seed, in turn from each kind (default: all)'),
     option('--run-file', metavar='FILE', help='keep the answers here; the same command goes on with it'),
     option('--exclude-source', is_flag=True, help='leave out what a question was written from'),
     option('--until', type=year, metavar='YEAR', help='leave out documents published after this year'),
-    option('--max-cost', type=dollars, metavar='USD', help='US dollars that may be spent'),
-    option('--max-calls', type=number, metavar='N', help='requests that may be made'),
-    option('--window', type=number, metavar='TOKENS', help='tokens that the model can hold'),
-    option('--llm-timeout', type=number, metavar='SECONDS', help='how long an answer may take'),
-    option('--record', metavar='FILE', help='keep what was asked and said, without keys'),
-    option('--replay', metavar='FILE', help='answer from such a file, without a key or a network'))
+    *(asking_option(name, 'as the system has it') for name in ('rewriter', 'depth', 'first', 'passages', 'reranker', 'combine', 'above')),
+    asking_option('check', 'the check of cpqa alone; for systems whose claims are checked'),
+    *map(asking_option, ('max-cost', 'llm-timeout', 'window', 'record', 'replay')),
+    option('--max-calls', type=number, metavar='N', help='requests that may be made'))
 
 # %% ../nbs/cli_eval.ipynb #b3911c7b
 def _drawn(name: str, data: str, only: list[str] | None, n: int | None, seed: int) -> 'Questions':
@@ -151,12 +147,15 @@ def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int,
     from cpqa.evaluation.answer_systems import answering, answering_report, ask_all
     from cpqa.evaluation.collections import LeakFree
     from cpqa.evaluation.tables import kept_run
+    from cpqa.retrieval.engines import ENGINES
     from cpqa.retrieval.sources import Scope
+    if args['source'] is not None: ENGINES.check(args['source'])
     questions = _drawn(name, data, only, args['limit'], seed)
     llm = language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
                          window=args['window'])
-    given = {key: args[key] for key in ('depth', 'reranker') if args[key] is not None}
-    qa = answering(args['system'], llm, Scope(args['source'], args['library'], until=args['until']), **given)
+    given = {key: args[key] for key in ('depth', 'first', 'passages', 'reranker', 'combine', 'above') if args[key] is not None}
+    if args['rewriter'] is not None: given['rewrite'] = args['rewriter']
+    qa = answering(args['system'], llm, Scope(args['source'], args['library'], until=args['until']), args['check'] or '', **given)
     switches = LeakFree(args['exclude_source'], args['until']) if args['exclude_source'] or args['until'] else None
     with progress_bars() as progress, kept_run(args['run_file']) as path:
         return answering_report(ask_all(args['system'], qa, questions, path, seed, switches, progress), questions, policy, seed)

@@ -30,8 +30,9 @@ _SEGMENTER = option('--segmenter', metavar='NAME', choices=segmenter_choices,
 _MEMORY = memory_option()
 _TERMS = option('--no-vectors', is_flag=True, help='terms only: needs no extra, for bm25 search')
 _AFRESH = option('--afresh', is_flag=True, help='drop what an earlier command of another request left unfinished')
-_PLACE = option('--from', 'place', metavar='PLACE',
-                help="where files given by number lie: a folder or an address (default: NLM's baseline)")
+def _place(usual: str) -> Any:
+    return option('--from', 'place', metavar='PLACE',
+                  help=f"where files given by number lie: a folder or an address (default: NLM's {usual})")
 _GOES_ON = 'what came is kept, and the same command goes on from there'
 
 def _making(progress: Any, encoder: str | None, segmenter: str | None, no_vectors: bool = False, afresh: bool = False,
@@ -82,14 +83,14 @@ def _get(query: tuple[str, ...], out: str, pmids: str | None, most: int | None, 
              option('--files', multiple=True, required=True, metavar='FILE...',
                     help="files or folders, or numbers of NLM's files such as 1-1274, read in this order"),
              option('--keep', default='', metavar='QUERY', help="keep what this finds, in PubMed's query language (default: all)"),
-             _PLACE, _TERMS, _ENCODER, _SEGMENTER, _MEMORY, _AFRESH, short_help="build a library of what matches in NLM's files",
-             stopped=_GOES_ON, many=['--files'])
+             _place('baseline'), _TERMS, _ENCODER, _SEGMENTER, _MEMORY, _AFRESH,
+             short_help="build a library of what matches in NLM's files", stopped=_GOES_ON, many=['--files'])
 def _baseline(out: str, files: tuple[str, ...], keep: str, place: str | None, no_vectors: bool, encoder: str | None, segmenter: str | None,
               memory: int | None, afresh: bool):
-    from cpqa.collecting import NLM, baseline_library
+    from cpqa.collecting import baseline_library
     with progress_bars() as progress:
         making = _making(progress, encoder, segmenter, no_vectors, afresh, memory)
-        library = baseline_library(files, out, keep, making, place or NLM)
+        library = baseline_library(files, out, keep, making, place)
     print(_made(library, out))
     for line in form_told(library): print(line)
 
@@ -109,16 +110,18 @@ def _embed(library: str, encoder: str | None, segmenter: str | None, memory: int
              cloup.argument('library', metavar='DIR'),
              option('--files', multiple=True, metavar='FILE...', help="NLM's update files, or their numbers, in the place of PubMed"),
              option('--keep', metavar='QUERY', help='with --files: what is kept of them (default: as when the library was built)'),
-             _PLACE, _ENCODER, _SEGMENTER, _AFRESH, short_help='bring a library up to date', stopped=_GOES_ON, many=['--files'])
+             _place('updatefiles'), _ENCODER, _SEGMENTER, _AFRESH,
+             short_help='bring a library up to date', stopped=_GOES_ON, many=['--files'])
 def _update(library: str, files: tuple[str, ...], keep: str | None, place: str | None, encoder: str | None, segmenter: str | None,
             afresh: bool):
-    from cpqa.collecting import NLM, refresh_library, update_from_files
+    from cpqa.collecting import refresh_library, update_from_files
     if keep is not None and not files: raise CpqaError('--keep says what is kept of files, so it needs --files')
     with progress_bars() as progress:
         making = _making(progress, encoder, segmenter, afresh=afresh)
-        if files: updated, what = update_from_files(library, files, keep, making, place or NLM)
+        if files: updated, what = update_from_files(library, files, keep, making, place)
         else: updated, what = refresh_library(library, making)
-    print(f'{what.new:,} new, {what.revised:,} revised, {what.withdrawn:,} withdrawn: {_made(updated, library)}')
+    older = f', {what.older:,} older than what is there and left out' if what.older else ''
+    print(f'{what.new:,} new, {what.revised:,} revised, {what.withdrawn:,} withdrawn{older}: {_made(updated, library)}')
 
 # %% ../nbs/cli_library.ipynb #6a14dfe9
 @keeping.add('merge', 'make one library of several; of two versions of a record the later stays',
@@ -159,6 +162,12 @@ def first_few(names: Sequence[str], most: int = 3) -> str:
     if len(names) <= most: return ', '.join(names)
     return f'{len(names):,} files: {", ".join(names[:most])} and {len(names) - most:,} more (--files names them all)'
 
+def _a_document(library: 'Library') -> str:
+    "The bytes of a library for each of its documents, in all and by part."
+    from cpqa.literature.library import part_sizes
+    sizes = {name: size / max(len(library), 1) for name, size in part_sizes(library.manifest.files).items()}
+    return f"{sum(sizes.values()):,.0f} bytes ({', '.join(f'{name} {size:,.0f}' for name, size in sizes.items())})"
+
 def _facts(library: Any, verified: bool) -> dict[str, Any]:
     m = library.manifest
     said = m.parts.get('vectors') or {}
@@ -170,6 +179,7 @@ def _facts(library: Any, verified: bool) -> dict[str, Any]:
     kept = f"{said['form']}, {said['why']}" if 'form' in said else ''
     return {'documents': f'{len(library):,}', 'vectors': vectors, 'passages': how, 'form': kept, 'recall': _found(said),
             'bad records': f"{m.counts['skipped']:,} left out", 'size': f'{size:,.1f} MB in {len(m.files)} files',
+            'a document': _a_document(library), 'a second': ', '.join(f'{r:,} documents of {name}' for name, r in m.rates.items()),
             'created': f'{m.created} by cpqa {m.cpqa}', 'sources': first_few(list(m.sources)) or 'records', 'format': m.format,
             'checksums': 'all files verified' if verified else 'sizes checked (--verify reads every byte)'}
 

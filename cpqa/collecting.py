@@ -24,7 +24,7 @@ from .core.progress import Progress, shown_progress
 from .core.records import Document, Record
 from .core.retries import Patience
 from .core.storage import beside
-from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files_of, update_index
+from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files_of, remembered_encoder, update_index
 from .literature.article_files import read_file
 from .literature.entrez import Entrez, clean_ids
 from .literature.harvest import HarvestError, Haul, Spool, Listed, fetch_pages, kept_ids, list_ids, spooling
@@ -50,16 +50,23 @@ class Making:
     progress: Progress | None = None
     memory: int | None = None
 
-    def model(self, spool: Spool, progress: Progress) -> CachedEncoder | None:
-        "The encoder, which keeps in the spool what it has made; None for terms alone."
-        if not self.vectors: return None
-        return CachedEncoder(encoder_of(self.encoder, progress), spool.folder / 'vectors.sqlite', most=10**9)
+    def model(self, spool: Spool, progress: Progress, library: Library | None = None) -> CachedEncoder | None:
+        "The encoder, or that of a library, which keeps in the spool what it has made; None for terms alone."
+        if not (self.vectors if library is None else VectorPart.name in library.manifest.parts): return None
+        named = self.encoder or remembered_encoder(library)
+        return CachedEncoder(encoder_of(named, progress), spool.folder / 'vectors.sqlite', most=10**9)
 
     def build(self, spool: Spool, out: Path, origins: Sequence[Origin], progress: Progress) -> Library:
         "The library of a spool's records."
         model = self.model(spool, progress)
         return build_index(spool.records(), out, self.vectors, model, progress, segmenter=self.segmenter, origins=origins,
-                           memory=self.memory)
+                           memory=self.memory, named=self.encoder)
+
+    def update(self, spool: Spool, library: Library, progress: Progress,
+               origins: Sequence[Origin] | None = None) -> tuple[Library, Updated]:
+        "A library with a spool's records; `origins` are what PubMed was asked for, None: as they are."
+        model, named = self.model(spool, progress, library), self.encoder or remembered_encoder(library)
+        return update_index(library.folder, spool.records(), model, self.segmenter, progress, origins=origins, named=named)
 
 def _spool_of(out: Path) -> Path: return beside(out.resolve(), 'getting')
 
@@ -138,7 +145,7 @@ def refresh_library(folder: str | Path, making: Making = Making(), entrez: Entre
         if ids is None: ids = kept_ids(spool, _changed(library, entrez)) or []
         fetch_pages(spool, entrez, ids, show)
         now = [replace(o, asked=max(o.asked, spool.asked)) for o in origins]
-        return update_index(folder, spool.records(), making.encoder, making.segmenter, show, origins=now)
+        return making.update(spool, library, show, now)
 
 # %% ../nbs/collecting.ipynb #3b56071a
 _BATCH = 5_000   # records that are indexed at a time
@@ -150,14 +157,14 @@ def _which(documents: list[Document], keep: str) -> set[str]:
         return set(BooleanIndex(build_library([documents], Path(folder) / 'batch')).search(keep, k=len(documents)).ids)
 
 def sifted(records: Iterable[Document | Deleted | Skipped], keep: str) -> Iterator[Document | Deleted | Skipped]:
-    "The records that a query finds, in their order; those that it does not find come as deleted, like those that are."
+    "The records that a query finds, in their order; a version that it does not find comes as deleted, like a record that is."
     records = iter(records)
     while batch := list(islice(records, _BATCH)):
         found = _which([r for r in batch if isinstance(r, Document)], keep) if keep else None
-        for r in batch: yield r if not isinstance(r, Document) or found is None or r.id in found else Deleted(r.id)
+        for r in batch: yield r if not isinstance(r, Document) or found is None or r.id in found else Deleted(r.id, r.revised)
 
 # %% ../nbs/collecting.ipynb #ebce54d3
-NLM = 'https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/'
+NLM = 'https://ftp.ncbi.nlm.nih.gov/pubmed/'   # with `baseline/` and `updatefiles/`
 _NAME = re.compile(r'pubmed\d\dn(\d{4,})\.xml\.gz')
 
 class Files:
@@ -190,7 +197,7 @@ class Files:
         return folder / name
 
 # %% ../nbs/collecting.ipynb #09130e35
-def named_files(given: Sequence[str], place: str = NLM) -> list[tuple[str, bool]]:
+def named_files(given: Sequence[str], place: str) -> list[tuple[str, bool]]:
     "The files that are meant by paths, folders and spans such as '1-1274', each with whether it is of those at `place`."
     out: list[tuple[str, bool]] = []
     for item in given:
@@ -201,11 +208,11 @@ def named_files(given: Sequence[str], place: str = NLM) -> list[tuple[str, bool]
 
 def _read_page(path: Path, keep: str, held: set[str]) -> Haul:
     "What of a file belongs into a library that holds some ids already, which learn what is new."
-    documents, deleted, skipped = list[Document](), list[str](), list[tuple[str, str]]()
+    documents, deleted, skipped = list[Document](), list[Deleted](), list[tuple[str, str]]()
     for r in sifted(read_file(path), keep):
         if isinstance(r, Document): documents.append(r)
         elif isinstance(r, Skipped): skipped.append((r.where, r.why))
-        elif r.id in held: deleted.append(r.id)
+        elif r.id in held: deleted.append(r)
     held.update(d.id for d in documents)
     return Haul(tuple(documents), tuple(deleted), tuple(skipped))
 
@@ -228,10 +235,10 @@ def baseline_library(
     out: str | Path,                     # the directory to write; a library there is replaced
     keep: str = '',                      # a query in PubMed's language; '': all
     making: Making = Making(),
-    place: str = NLM,                    # where the numbered files lie: an address or a folder
+    place: str | None = None,            # where the numbered files lie, an address or a folder; None: NLM's baseline
 ) -> Library:
     "Builds a library of what matches in files of PubMed or of full texts. Raises `CpqaError`, and the same call then goes on."
-    out = Path(out)
+    out, place = Path(out), place or f'{NLM}baseline/'
     _check_free(out)
     check_encoder(making.encoder)
     if keep: parse(keep)   # what is wrong is refused before anything is read
@@ -241,8 +248,10 @@ def baseline_library(
         return making.build(spool, out, [Origin(keep, spool.asked)] if keep else [], show)
 
 def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None = None, making: Making = Making(),
-                      place: str = NLM) -> tuple[Library, Updated]:
-    "Brings a library up to date with NLM's update files; `keep` is as it was built, if it was by one query. Raises `CpqaError`."
+                      place: str | None = None) -> tuple[Library, Updated]:
+    """Brings a library up to date with NLM's update files, numbered ones from their folder or from `place`; `keep` is as it was built, if
+    it was by one query. Raises `CpqaError`."""
+    place = place or f'{NLM}updatefiles/'
     library, named = Library(folder), named_files(files, place)
     queries = [o.query for o in library.manifest.origins if o.query]
     keep = keep if keep is not None else queries[0] if len(queries) == 1 else ''
@@ -250,7 +259,7 @@ def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None
     request = {'update': named, 'keep': keep}
     with shown_progress(making.progress) as show, spooling(_spool_of(Path(folder)), request, making.afresh) as spool:
         _stream(spool, named, keep, place, show, set(library.ids))
-        return update_index(folder, spool.records(), making.encoder, making.segmenter, show)
+        return making.update(spool, library, show)
 
 # %% ../nbs/collecting.ipynb #29133255
 def _take_over(model: CachedEncoder, library: Library):
@@ -275,7 +284,7 @@ def merge_libraries(folders: Sequence[str | Path], out: str | Path, making: Maki
         if model := making.model(spool, show):
             for library in libraries: _take_over(model, library)
         return build_index([iter(library) for library in libraries], out, making.vectors, model, show, segmenter=making.segmenter,
-                           origins=origins)
+                           origins=origins, named=making.encoder)
 
 # %% ../nbs/collecting.ipynb #efca3eda
 def libraries_in(folder: str | Path) -> list[tuple[Path, Library | CpqaError]]:

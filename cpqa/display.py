@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['plain', 'source_line', 'counts_in_words', 'result_lines', 'by_paper', 'claim_line', 'claims_apart', 'claims_head',
-           'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'nearest_lines', 'own_lines',
-           'differs_in_words', 'after_lines', 'detail_lines', 'next_lines', 'question_lines', 'answer_text',
-           'answer_in_words', 'answer_html', 'trace_text']
+           'unconfirmed_line', 'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'nearest_lines',
+           'own_lines', 'differs_in_words', 'after_lines', 'detail_lines', 'next_lines', 'question_lines',
+           'answer_text', 'answer_in_words', 'answer_html', 'trace_text']
 
 # %% ../nbs/display.ipynb #6c0307b0
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from io import StringIO
 from typing import Any
@@ -23,7 +23,7 @@ from rich.text import Text
 
 from .core.records import Answer, CheckedClaim, Citation, Evidence
 from .core.redaction import short
-from .core.remarks import in_words
+from .core.remarks import all_in_words, in_words
 
 # %% ../nbs/display.ipynb #4ec670f0
 def plain(text: str) -> str:
@@ -77,16 +77,29 @@ def claims_apart(answer: Answer) -> bool:
     "Are there claims that the response does not tell already?"
     return bool(answer.claims) and 'claims' not in answer.told
 
-_MOST_NAMED = 3   # claims that are named where none holds
+_MOST_NAMED = 3   # claims that are named in one line
+
+def _named(claims: Sequence[CheckedClaim], why: bool = False) -> str:
+    "The first of the claims, with what is wrong with each if asked, and how many more there are."
+    wrong = lambda c: f' ({short(plain(in_words(c.why)), 120)})' if why and c.why else ''
+    more = f'; and {n} more' if (n := len(claims) - _MOST_NAMED) > 0 else ''
+    return '; '.join(short(plain(c.text).rstrip('.' * why), 120) + wrong(c) for c in claims[:_MOST_NAMED]) + more
 
 def claims_head(claims: tuple[CheckedClaim, ...]) -> str:
     "How many of the claims passed their check, in a sentence; where none did, the first of them in the same line."
     held = sum(c.holds for c in claims)
-    if not held:
-        more = f'; and {n} more' if (n := len(claims) - _MOST_NAMED) > 0 else ''
-        return f'Not confirmed, so do not rely on it: {"; ".join(short(plain(c.text), 120) for c in claims[:_MOST_NAMED])}{more}'
+    if not held: return f'Not confirmed, so do not rely on it: {_named(claims)}'
     if held == len(claims): return 'Its one claim passed the check:' if held == 1 else f'All {held} claims passed the check:'
     return f'{held} of {len(claims)} {"claim" if len(claims) == 1 else "claims"} passed the check; do not rely on the others:'
+
+# %% ../nbs/display.ipynb #46ae77be
+_MARK = '[not confirmed: '   # how the reader's line begins
+
+def unconfirmed_line(answer: Answer) -> str:
+    "The claims that do not hold, what is wrong with each, and how many do, in one line; '' where the response has no such line."
+    failed, n = [c for c in answer.claims if not c.holds], len(answer.claims)
+    if not failed or not answer.response.split('\n')[-1].startswith(_MARK): return ''
+    return f'{_MARK}{_named(failed, why=True)}; {n - len(failed)} of {n} claims confirmed by a quote from a document that was retrieved]'
 
 # %% ../nbs/display.ipynb #8ebc603c
 def confidence_in_words(confidence: float | None) -> str:
@@ -136,9 +149,10 @@ def nearest_lines(answer: Answer) -> list[tuple[str, str]]:
 
 # %% ../nbs/display.ipynb #f395a2af
 def own_lines(answer: Answer) -> list[str]:
-    "The lines of the response, without quotes that stand with their sources below."
-    below = {f'“{c.quote}” [{c.label}]' for c in answer.citations}
-    return [line for line in answer.response.split('\n') if line not in below]
+    "The lines of the response, without quotes that stand with their sources below; the last is `unconfirmed_line`, where there is one."
+    below, last = {f'“{c.quote}” [{c.label}]' for c in answer.citations}, unconfirmed_line(answer)
+    lines = [line for line in answer.response.split('\n') if line not in below]
+    return [*lines[:-1], last] if last else lines
 
 def differs_in_words(citation: Citation) -> str:
     "What a model's quote lacks or adds of the sentence that is shown, in brackets, or ''."
@@ -153,7 +167,9 @@ def _quotes_below(answer: Answer, quotes: Iterable[Citation]) -> str:
 
 def after_lines(answer: Answer) -> list[str]:
     "What is said below the sources: the reason, how new, by which model."
-    return [line for line in (plain(answer.reason), dates_in_words(answer.citations), model_line(answer)) if line]
+    once = ('confirmed', 'failed') if unconfirmed_line(answer) else ()   # that line says it
+    why = all_in_words(r for r in answer.why if r.kind not in once)
+    return [line for line in (plain(why), dates_in_words(answer.citations), model_line(answer)) if line]
 
 def detail_lines(answer: Answer) -> list[str]:
     "How sure the answer is, and for each paper where its quotes stand and how well they match."

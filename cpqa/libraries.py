@@ -10,6 +10,7 @@ __all__ = ['AnyEncoder', 'DEMO_VECTORS', 'check_encoder', 'encoder_of', 'remembe
 # %% ../nbs/libraries.ipynb #acc161f6
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
@@ -75,15 +76,26 @@ def document_of(fields: Mapping[str, Any], where: str = 'the record') -> Documen
         raise LibraryError(f'{where} is no document ({e}): give an id, a title and a text, and the year as a number') from e
 
 # %% ../nbs/libraries.ipynb #e71a228a
+def _within(folder: Path) -> Iterator[Path]:
+    "The files in a folder and in the folders of it."
+    def refuse(e: OSError): raise LibraryError(f'{e.filename} cannot be read ({e.strerror}): change its permissions, or give files') from e
+    for at, folders, names in os.walk(folder, onerror=refuse):   # which follows no links to folders
+        folders[:] = [name for name in folders if not name.startswith('.')]
+        yield from (Path(at, name) for name in names if not name.startswith('.'))
+
 def files_of(path: str | Path) -> list[str | Path]:
-    "The file itself, or the readable files of a folder by their names. Raises `LibraryError` for a folder without any."
+    """The file itself, or the readable files of a folder and of those in it, by their names. Raises `LibraryError` for a folder without
+    any."""
     folder = Path(path)
     if not folder.is_dir(): return [path]
-    found = sorted(p for p in folder.iterdir() if p.is_file() and p.name.lower().endswith(READABLE) and not p.name.startswith('.'))
+    home = folder.resolve()
+    found = sorted(p for p in _within(folder) if p.name.lower().endswith(READABLE) and p.is_file()
+                   and (not p.is_symlink() or p.resolve().is_relative_to(home)))
     if found: return [*found]
     if is_library(folder):
         raise LibraryError(f'{path} is a library already: open it with CancerQA, or give the files that it was built from')
-    raise LibraryError(f'{path} is a directory that holds no file to read: expected names that end in {", ".join(READABLE)}')
+    raise LibraryError(f'{path} is a directory that holds no file to read: expected names that end in {", ".join(READABLE)}; '
+                       'links that lead out of it are not followed')
 
 # %% ../nbs/libraries.ipynb #84aece2a
 _READ = (Document, Deleted, Skipped)
@@ -134,6 +146,7 @@ def build_index(
     segmenter: str | Segmenter | None = None,   # how documents are cut into passages, or its name; None: whole sentences, 128 words
     origins: Iterable[Origin] = (),      # what PubMed was asked for, if it was
     memory: int | None = None,           # bytes that a search of the vectors may read; None: as their number asks
+    named: AnyEncoder | None = None,     # what to remember in the place of an encoder that wraps it
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
     if not vectors and (segmenter is not None or memory is not None):
@@ -143,7 +156,7 @@ def build_index(
     found, parts = sources_of(sources), []
     with shown_progress(progress) as show:
         if vectors:
-            parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(encoder), memory))
+            parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(named or encoder), memory))
         return build_library(found, out, parts, show, wait, origins)
 
 # %% ../nbs/libraries.ipynb #9414280e
@@ -162,14 +175,16 @@ def update_index(
     progress: Progress | None = None,
     wait: float = 0,
     origins: Sequence[Origin] | None = None,    # None: as they are
+    named: AnyEncoder | None = None,     # as of `build_index`
 ) -> tuple[Library, Updated]:
     "Takes new, revised and withdrawn records into a library, and says how many. Raises `CpqaError`; what was there stays."
     library, found = Library(folder), sources_of(sources)
-    named = encoder or remembered_encoder(library)
-    check_encoder(named)
+    encoder = encoder or remembered_encoder(library)
+    check_encoder(encoder)
     with shown_progress(progress) as show:
         made = library.manifest.parts.get(VectorPart.name)
-        parts = [_vectors(encoder_of(named, show), _segmenter_of(library, segmenter), _lasting(named), made.get('memory'))] if made else []
+        parts = [_vectors(encoder_of(encoder, show), _segmenter_of(library, segmenter), _lasting(named or encoder),
+                          made.get('memory'))] if made else []
         return update_library(folder, found, parts, show, wait, origins)
 
 # %% ../nbs/libraries.ipynb #f0a60002

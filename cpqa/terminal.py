@@ -7,8 +7,8 @@ __all__ = ['number', 'fraction', 'dollars', 'seconds', 'port', 'year', 'seed', '
            'FAILED', 'is_watched', 'is_piped', 'say', 'first_said', 'said_before', 'print_json', 'reads', 'digits',
            'llm_choices', 'reranker_choices', 'encoder_choices', 'rewriter_choices', 'answer_system_choices',
            'segmenter_choices', 'engine_choices', 'combinations', 'prompt_names', 'kind_names', 'OneOf', 'NamedOption',
-           'option', 'encoder_option', 'memory_option', 'Stopped', 'each_named', 'texts_last', 'Command', 'as_command',
-           'CommandGroup', 'mistake', 'fail', 'run_command']
+           'option', 'encoder_option', 'memory_option', 'asking_option', 'Stopped', 'each_named', 'texts_last',
+           'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
 
 # %% ../nbs/terminal.ipynb #8a8edc70
 import json
@@ -202,6 +202,33 @@ def memory_option() -> Any:
     "The option --memory, which the commands have that make vectors."
     return option('--memory', type=size, metavar='SIZE',
                   help='what a search of the vectors may read, as in 4GB: they are compressed to fit (default: as their number asks)')
+
+# %% ../nbs/terminal.ipynb #f0a80003
+_ASKING: dict[str, tuple[str, dict[str, Any]]] = {
+    'rewriter': ('how the question becomes queries: {}', {'metavar': 'NAME', 'choices': rewriter_choices}),
+    'depth': ('documents whose passages are looked at', {'type': number, 'metavar': 'N'}),
+    'first': ('what finds documents: by words (bm25), by meaning (dense) or both (hybrid)',
+              {'type': OneOf(lambda: ('bm25', 'dense', 'hybrid')), 'metavar': 'NAME'}),
+    'passages': ('passages that are read', {'type': number, 'metavar': 'N'}),
+    'reranker': ('what orders the passages: {}', {'metavar': 'NAME', 'choices': reranker_choices}),
+    'combine': ("{}: the reranker's own order, or that together with the order before", {'type': OneOf(combinations), 'metavar': 'NAME'}),
+    'above': ('read only passages that the reranker scores above this', {'type': score, 'metavar': 'SCORE'}),
+    'check': ('llm: the model reads each claim beside its quote alone once more, and says where it disagrees',
+              {'type': OneOf(lambda: ('llm',)), 'metavar': 'WHO'}),
+    'max-cost': ('US dollars that may be spent', {'type': dollars, 'metavar': 'USD'}),
+    'llm-timeout': ('how long an answer of the model may take', {'type': number, 'metavar': 'SECONDS'}),
+    'window': ('tokens that the model can hold', {'type': number, 'metavar': 'TOKENS'}),
+    'record': ('keep what was asked and said, without keys', {'metavar': 'FILE'}),
+    'replay': ('answer from such a file, without a key or a network', {'metavar': 'FILE'})}
+
+def asking_option(
+    name: str,
+    without: str = '',   # what is taken where it is not given, for the help
+    **more: Any,         # as `option` takes it
+) -> Any:
+    "An option that both ways to ask have. Raises `KeyError` for a name that is none of them."
+    does, how = _ASKING[name]
+    return option(f'--{name}', help=does + f' (default: {without})' * bool(without), **how, **more)
 
 # %% ../nbs/terminal.ipynb #c7e178d8
 class Stopped(KeyboardInterrupt):

@@ -71,7 +71,8 @@ def test_strict_leaves_out_what_fails(server):
 def test_the_terminal_shows_marks_and_no_key(server):
     name, env = ways(server)['anthropic']
     out = good('ask', QUESTION, '--llm', name, env=env, how=inside)
-    assert 'NOT SUPPORTED' in out or 'not confirmed' in out
+    assert out.count('cures all of them') == out.count('99999999') == 1 and 'Marked' not in out   # said once, with what is wrong and
+    assert '(99999999 is not among the 10 documents retrieved); 1 of 2 claims confirmed' in out   # how many hold
     assert KEY not in out and not escapes(out)
 
 
@@ -113,6 +114,50 @@ def test_adaptive_looks_up_only_where_it_must():
     for sure in (True, False):
         with LLMServer(says(sure)) as server: answer = asked('--llm', f'openai:toy@{server.url}/v1', '--adaptive', '--trace')
         assert answer['trace']['adaptive']['retrieved'] is not sure and bool(answer['citations']) is not sure
+
+
+def ways_of(answer) -> set[str]: return {c['route'] for c in answer['trace']['candidates']}
+
+
+def test_the_model_writes_the_ladder_and_then_the_answer():
+    "The two steps of the rewriter and the answer are three calls of the same model; the ladder's trace has its strings."
+    def reply(messages, schema):
+        parts = schema['properties']
+        if 'intent' in parts:
+            return json.dumps({'question': QUESTION, 'concepts': ['tisagenlecleucel'], 'relations': [], 'intent': 'therapy'})
+        if 'queries' in parts: return json.dumps({'queries': [{'query': '(tisagenlecleucel[tiab] AND lymphoma[tiab]', 'why': 'both'},
+                                                              {'query': 'tisagenlecleucel[tiab]', 'why': 'the drug'}]})
+        return copying(messages, schema)
+    with LLMServer(reply) as server:
+        answer = asked('--rewriter', 'llm', '--llm', f'openai:toy@{server.url}/v1', '--trace')
+        assert len(server.log) == 3 and answer['label'] == 'yes' and answer['trace']['rewriter'] == 'llm'
+    rungs = answer['trace']['audit']
+    assert 'the model wrote: (tisagenlecleucel[tiab] AND lymphoma[tiab]' in rungs[0]['why'] and rungs[0]['hits'] > 0
+
+
+@cases('first,routes', [('bm25', {'E2'}), ('dense', {'E1'}), ('hybrid', {'E1', 'E2', 'E3'})])
+def test_the_first_stage_can_be_chosen(first, routes):
+    found = asked('--first', first, '--depth', '9', '--trace')
+    assert ways_of(found) <= routes and found['evidence']
+
+
+def test_combine_and_above_are_those_of_the_reranker():
+    scores = lambda *more: [e['reranked'] for e in asked('--depth', '9', '--passages', '9', *more)['evidence']]
+    ordered = scores('--combine', 'reranker')
+    assert len(ordered) == 9 and ordered == sorted(ordered, reverse=True) != scores('--combine', 'sum')
+    limit = (ordered[2] + ordered[3]) / 2
+    assert scores('--combine', 'reranker', '--above', str(limit)) == ordered[:3]
+
+
+@cases('verdict,said', [('supports', 'doubts none of 1'), ('neither', 'doubts 1 of 1')])
+def test_the_model_reads_its_claims_once_more(verdict, said):
+    def reply(messages, schema):
+        return json.dumps({'words': '', 'verdict': verdict}) if 'verdict' in schema['properties'] else copying(messages, schema)
+    with LLMServer(reply) as server:
+        answer = asked('--llm', f'openai:toy@{server.url}/v1', '--check', 'llm', '--trace')
+        assert len(server.log) == 2 and answer['usage']['calls'] == 2   # the one claim that holds
+    assert answer['label'] == 'yes' and answer['trace']['reader']['doubted'] == (verdict != 'supports')
+    assert said in answer['reason']
 
 
 def test_a_local_model(tmp_path):

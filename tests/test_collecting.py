@@ -1,24 +1,38 @@
 """What cells cannot show of a library from PubMed: commands that are killed and given again, updates that are killed, and two at once."""
+import gzip
+import io
 import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
+import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import NIGHTLY
 from helpers import CPQA, complaint, environment, good, held, hidden, inside
 from msgspec.structs import replace
+from rich.console import Console
 
+from cpqa import collecting
+from cpqa.collecting import Making, refresh_library, update_from_files
+from cpqa.core.progress import progress_bars
 from cpqa.core.records import Document
 from cpqa.core.storage import beside
-from cpqa.literature.library import Library, build_library
+from cpqa.libraries import build_index
+from cpqa.literature.entrez import Entrez
+from cpqa.literature.library import Library, Origin, build_library, part_sizes
 from cpqa.literature.library_updates import update_library
 from cpqa.literature.pubmed import Deleted
+from cpqa.literature.pubmed_writer import write_pubmed
 from cpqa.local_ncbi.entrez_server import EntrezServer
 from cpqa.retrieval.term_search import TermRetriever
 
@@ -151,3 +165,102 @@ def test_whoever_reads_the_old_library_reads_on(tmp_path):
     _update(tmp_path/'library')
     assert old.replaced() and TermRetriever(old).search(['tea dose'], 10) == before
     assert old.documents(ids) == list(PAPERS.values())
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_): pass
+
+
+@pytest.fixture
+def nlm(tmp_path, monkeypatch):
+    "A folder that is served in the place of NLM's: a file of it is written by its folder, number and documents."
+    def write(folder: str, n: int, documents):
+        (tmp_path/'nlm'/folder).mkdir(parents=True, exist_ok=True)
+        with gzip.open(tmp_path/'nlm'/folder/f'pubmed26n{n:04}.xml.gz', 'wb') as f: write_pubmed(documents, f)
+        (tmp_path/'nlm'/folder/f'pubmed26n{n:04}.xml.gz.md5').touch()
+    server = ThreadingHTTPServer(('127.0.0.1', 0), partial(Quiet, directory=str(tmp_path/'nlm')))
+    monkeypatch.setattr(collecting, 'NLM', f'http://127.0.0.1:{server.server_port}/')
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield write
+    server.shutdown()
+    server.server_close()
+
+
+def test_each_command_finds_numbered_files_in_the_folder_that_nlm_keeps_them_in(nlm, tmp_path):
+    nlm('baseline', 1, [PAPERS[1], PAPERS[2]])
+    nlm('updatefiles', 2, [PAPERS[3]])
+    out = tmp_path/'library'
+    good('library', 'baseline', '--files', '1', '--out', out, '--no-vectors', how=inside)
+    assert good('library', 'update', out, '--files', '2', how=inside).startswith('1 new, 0 revised, 0 withdrawn: 3 documents')
+    assert 'updatefiles/ has no file number 1: it has 2 to 2' in complaint(inside('library', 'update', out, '--files', '1'))
+    assert 'baseline/ has no file number 2' in complaint(inside('library', 'baseline', '--files', '2', '--out', tmp_path/'other'))
+
+
+def test_an_update_that_is_older_than_the_library_takes_nothing_back(nlm, tmp_path):
+    "Older texts, and versions from before the query found them, are counted and told; a deletion, which has no date, counts."
+    nlm('baseline', 1, [replace(PAPERS[n], revised='2025-01-01') for n in (1, 2, 3)])
+    nlm('updatefiles', 2, [replace(PAPERS[1], text='tea of old'), replace(PAPERS[2], text='dill'), PAPERS[4]])
+    out = tmp_path/'library'
+    good('library', 'baseline', '--files', '1', '--keep', 'tea[ab]', '--out', out, '--no-vectors', how=inside)
+    said = good('library', 'update', out, '--files', '2', how=inside)
+    assert said.startswith('1 new, 0 revised, 0 withdrawn, 2 older than what is there and left out: 4 documents')
+    assert {d.id: d.text for d in Library(out)} == {str(n): PAPERS[n].text for n in (1, 2, 3, 4)}
+
+
+class Mortal:
+    "An encoder that writes into a file what it is given, and is killed before the `lives` + 1st time."
+    dim = 8
+
+    def __init__(self, log: Path, lives: int): self.log, self.lives = log, lives
+
+    def describe(self): return {'model': 'tests/mortal'}
+
+    def encode(self, texts, kind='document'):
+        self.lives -= 1
+        if self.lives < 0: os.kill(os.getpid(), signal.SIGKILL)
+        with open(self.log, 'a') as f: f.writelines(f'{json.dumps(t)}\n' for t in texts)
+        found = np.array([[hash((t, n)) % 97 + 1 for n in range(self.dim)] for t in texts], dtype=np.float32)
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def _refreshed(folder: Path, lives: int, url: str):
+    entrez = Entrez(url, email='', key='', cache=False, backoff=0.001)
+    refresh_library(folder, Making(encoder=Mortal(folder.parent/'log', lives)), entrez)
+
+
+def _from_file(folder: Path, lives: int, path: str):
+    update_from_files(folder, [path], making=Making(encoder=Mortal(folder.parent/'log', lives)))
+
+
+@pytest.mark.parametrize('way', [_refreshed, _from_file])
+def test_an_update_that_is_killed_while_it_embeds_encodes_no_text_twice(way, tmp_path):
+    processes, out = multiprocessing.get_context('fork'), tmp_path/'library'
+    new = [Document(str(n), title=f'Tea {n}', text='Tea helps.') for n in range(10, 2600)]
+    build_index([PAPERS[1]], out, encoder=Mortal(tmp_path/'first', 9), origins=[Origin('tea', '2024-01-01')])
+    with gzip.open(tmp_path/'new.xml.gz', 'wb') as f: write_pubmed(new, f)
+    build_library([[PAPERS[1], *new]], tmp_path/'pubmed')
+    with EntrezServer(tmp_path/'pubmed') as server:
+        given = server.url if way is _refreshed else str(tmp_path/'new.xml.gz')
+        codes = []
+        for lives in (1, 1, 9):
+            run = processes.Process(target=way, args=(out, lives, given))
+            run.start()
+            run.join()
+            codes.append(run.exitcode)
+    texts = (tmp_path/'log').read_text().splitlines()
+    assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0] and len(Library(out)) == len(new) + 1
+    assert len(texts) == len(set(texts)) == len(new) and hidden(tmp_path) == []
+
+
+def test_a_build_shows_its_speed_and_what_it_takes_is_told(tmp_path):
+    screen = io.StringIO()
+    with progress_bars(Console(file=screen, force_terminal=True, width=200)) as show:
+        library = build_library([PAPERS.values()], tmp_path/'library', progress=show)
+    assert re.search(r'reading .* [\d,.]+/s ', re.sub(r'\x1b[^m]*m', '', screen.getvalue()))
+    m = library.manifest
+    assert m.sizes == part_sizes(m.files) and sum(m.sizes.values()) == sum(f.bytes for f in m.files.values())
+    assert set(m.sizes) == {'documents', 'terms'} and set(m.rates) == {'terms'} and m.rates['terms'] > 0
+    told = good('library', 'info', tmp_path/'library', how=inside)
+    assert re.search(r'a document +[\d,]+ bytes \(documents [\d,]+, terms [\d,]+\)\n', told) and ' documents of terms' in told
+    _update(tmp_path/'library')
+    assert Library(tmp_path/'library').manifest.rates == m.rates

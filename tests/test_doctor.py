@@ -121,7 +121,8 @@ def test_a_missing_extra_says_what_cannot_be_chosen_without_it():
 
 
 def test_the_keys_and_services_are_those_of_the_rows():
-    assert {'ANTHROPIC_API_KEY', 'OPENAI_API_KEY', 'CPQA_LLM_KEY', 'NCBI_API_KEY', 'NCBI_EMAIL'} == set(KEYS)
+    assert {'ANTHROPIC_API_KEY', 'OPENAI_API_KEY', 'CPQA_LLM_KEY', 'NCBI_API_KEY', 'NCBI_EMAIL', 'MILVUS_TOKEN',
+            'ELASTIC_API_KEY'} == set(KEYS)
     assert {(s.name, s.moved_by) for s in SERVICES} == {('Anthropic', 'ANTHROPIC_BASE_URL'), ('OpenAI', 'OPENAI_BASE_URL'),
                                                         ('NCBI', 'CPQA_ENTREZ_URL')}
 

@@ -626,9 +626,37 @@ def test_a_system_is_asked_goes_on_and_replays(drinks, tmp_path):
 
 
 @pytest.mark.parametrize(('more', 'why'), [([], 'give --recorded FILE'), (['--system', 'magic'], 'choose cot, naive'),
-                                           (['--system', 'cot'], 'on the command line --llm')], ids=spoken)
+                                           (['--system', 'cot'], 'on the command line --llm'),
+                                           (['--system', 'stuhlmann', '--llm', 'openai:toy@http://127.0.0.1:9/v1', '--check', 'llm'],
+                                            'take confirmed')], ids=spoken)
 def test_a_system_that_cannot_be_asked(more, why, drinks):
     assert why in complaint(inside('eval', 'answers', *more, '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong'))
+
+
+def test_a_cell_of_a_table_is_one_command(drinks, tmp_path):
+    "How a system finds and checks can be told as to `cpqa ask`; it stands in the header, so another way is another run."
+    seen = []
+
+    def reply(messages, schema):
+        if 'verdict' in schema['properties']: return '{"words": "", "verdict": "neither"}'
+        shown = json.loads(messages[-1].content.split('\n\n')[1])['passages']
+        seen.append(len(shown))
+        return json.dumps({'claims': [{'text': shown[0]['text'], 'pmid': shown[0]['pmid'], 'quote': shown[0]['text']}], 'label': 'A',
+                           'status': 'answered'})
+    shelf = [Document(f'{n}', text=f'The drink of number {n} is made of {what}.') for n, what in enumerate(HERBS)]
+    library = build_index([shelf], tmp_path/'library').folder
+    argv = ['answers', '--system', 'confirmed', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '2',
+            '--library', library, '--run-file', tmp_path/'run', '--first', 'bm25', '--passages', '3', '--rewriter', 'rules',
+            '--combine', 'reranker', '--reranker', 'bm25', '--above', '-5', '--check', 'llm']
+    with LLMServer(reply) as server:
+        found = report(tmp_path, *argv, '--llm', f'openai:toy@{server.url}')
+        other = inside('eval', *argv[:-2], '--llm', f'openai:toy@{server.url}')
+    system = found['system']
+    assert (system['parts']['first'], system['parts']['reranker']) == ('bm25', 'bm25') and set(seen) == {3}
+    assert {k: system['parameters'][k] for k in ('passages', 'combine', 'above', 'rewriter', 'check')} == {
+        'passages': 3, 'combine': 'reranker', 'above': -5.0, 'rewriter': 'rules', 'check': 'llm'}
+    assert (found['read again'], found['claims doubted']) == (2, 2) and value(found, 'answered') == 1
+    assert 'a run of another system' in complaint(other)
 
 
 def test_routes_of_ones_own_questions(garden, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, cases
-from helpers import complaint, cpqa, good
+from helpers import complaint, cpqa, good, inside
 
 from cpqa.core.records import Document
 from cpqa.literature.article_files import documents, read_file
@@ -21,6 +21,7 @@ PUBMED = ('<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>5</PMID><Arti
           '</MedlineCitation></PubmedArticle></PubmedArticleSet>')
 KINDS = {'article': (JATS.format(1), ['PMC1']),
          'set': (f'<pmc-articleset>{JATS.format(1)}{JATS.format(2)}</pmc-articleset>', ['PMC1', 'PMC2']),
+         'dump of Europe PMC': (f'<articles>{JATS.format(1)}{JATS.format(2)}</articles>', ['PMC1', 'PMC2']),
          'comment first': (f'<?xml version="1.0"?>\n<!-- x --><!DOCTYPE article PUBLIC "-//NLM//DTD" "JATS.dtd">{JATS.format(1)}',
                            ['PMC1']),
          'mark first': ('\ufeff' + JATS.format(1), ['PMC1'])}
@@ -66,3 +67,16 @@ def test_a_library_of_full_texts(tmp_path):
     assert found['PMC1'].article_type == 'research-article'
     (tmp_path/'bad.nxml').write_text('<article>')
     assert 'bad.nxml' in complaint(cpqa('index', 'build', tmp_path/'bad.nxml', '--out', tmp_path/'other', '--no-vectors'))
+
+
+def test_a_library_of_nested_folders(tmp_path):
+    "As PubMed Central ships them; a link that leads out, and a loop, bring nothing in."
+    for n, name in enumerate(('articles/PMC002/b.nxml', 'articles/PMC002/a.nxml', 'articles/PMC001/deep/c.xml', 'elsewhere/d.xml'), 1):
+        (tmp_path/name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path/name).write_text(JATS.format(n))
+    (tmp_path/'articles'/'PMC001'/'out').symlink_to(tmp_path/'elsewhere')
+    (tmp_path/'articles'/'PMC001'/'d.xml').symlink_to(tmp_path/'elsewhere'/'d.xml')
+    (tmp_path/'articles'/'PMC001'/'loop').symlink_to(tmp_path/'articles')
+    good('index', 'build', tmp_path/'articles', '--out', tmp_path/'lib', '--no-vectors', how=inside)
+    good('library', 'baseline', '--files', tmp_path/'articles', '--out', tmp_path/'same', '--no-vectors', how=inside)
+    assert Library(tmp_path/'lib').ids == Library(tmp_path/'same').ids == ['PMC3', 'PMC2', 'PMC1']

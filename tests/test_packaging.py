@@ -22,10 +22,10 @@ from cpqa.testing.toy_corpus import TOY
 from cpqa.retrieval.openvino_models import CARD, FILES, PAGE, read_card
 
 pytestmark = pytest.mark.release
-EXTRAS = {'offline', 'models', 'llm', 'gguf', 'eval', 'longform', 'notebooks', 'quantize', 'milvus', 'train', 'dev'}
+EXTRAS = {'offline', 'models', 'llm', 'gguf', 'eval', 'longform', 'notebooks', 'quantize', 'milvus', 'elastic', 'train', 'dev'}
 HEAVY = ['torch', 'openvino', 'faiss', 'transformers', 'sentence_transformers', 'tokenizers', 'pandas', 'matplotlib', 'scipy', 'sklearn',
          'ir_measures', 'nltk',
-         'bert_score', 'nbdev', 'anthropic', 'openai', 'pymilvus']
+         'bert_score', 'nbdev', 'anthropic', 'openai', 'pymilvus', 'elasticsearch']
 DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/data/claim_support.json', 'cpqa/data/confidence.json',
         'cpqa/data/danger.npz',
         'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/messages.json',

@@ -370,12 +370,13 @@ def test_parts_need_no_front():
     assert article_parts(etree.fromstring('<article><body><p>Once.</p></body></article>')) == ([], [('', 'Once.')], [])
 
 
-def test_memory_is_that_of_one_article(tmp_path):
+@cases('root', ['pmc-articleset', 'articles'])
+def test_memory_is_that_of_one_article(root, tmp_path):
     one = article(''.join(f'<sec><title>S{n}</title><p>{"word " * 2_000}</p></sec>' for n in range(20)))
     with gzip.open(tmp_path/'set.xml.gz', 'wt') as f:
-        f.write('<pmc-articleset>')
+        f.write(f'<{root}>')
         for _ in range(300): f.write(one)
-        f.write('</pmc-articleset>')
+        f.write(f'</{root}>')
     code = ('import resource, sys\nfrom cpqa.literature.pmc import read_jats\nit = read_jats(sys.argv[1])\nnext(it)\n'
             'def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nfirst = peak()\nn = 1 + sum(1 for _ in it)\nprint(n, '
             'peak() - first)')

@@ -1,13 +1,11 @@
 """The stores of the benchmark find the document that holds the words, and Elasticsearch is spoken to as its REST interface asks."""
-import json
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 from conftest import ROOT
 
+from cpqa.testing.elastic_server import ElasticServer
 from cpqa.testing.toy_corpus import TOY
 
 
@@ -48,65 +46,16 @@ def test_ivf_pq_finds_as_many_as_were_asked_for(stores):
     assert len(found) == stores.K and found[0] == 7
 
 
-class Elastic(BaseHTTPRequestHandler):
-    "As much of Elasticsearch as the benchmark uses: it keeps what it is sent, and finds documents that share a word."
-    kept: dict = {}
-
-    def reply(self, status: int, body: dict):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header('Content-Length', str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_DELETE(self): self.reply(404, {'error': 'index_not_found_exception'})
-
-    def do_PUT(self):
-        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
-        fields = body['mappings']['properties']
-        fine = fields['v']['dims'] == 384 and fields['v']['type'] == 'dense_vector' if 'v' in fields else (
-            fields['text']['analyzer'] == 'english')
-        self.reply(200 if fine else 400, {})
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers.get('Content-Length') or 0))
-        if self.path.endswith('_bulk'):
-            assert self.headers['Content-Type'] == 'application/x-ndjson' and body.endswith(b'\n')
-            lines = [json.loads(line) for line in body.splitlines()]
-            self.kept.update((a['index']['_id'], b.get('text', b.get('v'))) for a, b in zip(lines[::2], lines[1::2]))
-            return self.reply(200, {'errors': False})
-        if self.path.endswith('_refresh'): return self.reply(200, {})
-        if 'knn' in (asked := json.loads(body)):
-            near = lambda id: -float(np.dot(self.kept[id], asked['knn']['query_vector']))
-            best = sorted((id for id, v in self.kept.items() if isinstance(v, list)), key=near)[:asked['knn']['k']]
-            return self.reply(200, {'hits': {'hits': [{'_id': id} for id in best]}})
-        words = set(json.loads(body)['query']['match']['text'].lower().split())
-        best = sorted(self.kept, key=lambda id: -len(words & set(self.kept[id].lower().split())))
-        self.reply(200, {'hits': {'hits': [{'_id': id} for id in best[:json.loads(body)['size']]]}})
-
-    def log_message(self, *args): pass
-
-
-@pytest.fixture
-def elastic(monkeypatch):
-    monkeypatch.setattr(Elastic, 'kept', {})
-    server = ThreadingHTTPServer(('127.0.0.1', 0), Elastic)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f'http://127.0.0.1:{server.server_port}'
-    server.shutdown()
-    server.server_close()
-
-
-def test_elasticsearch(stores, elastic):
-    ask = stores.elasticsearch(elastic)(DOCS, np.empty((0, 0)))
-    assert ask('tamoxifen side effect', np.empty(0))[0] == 't3' and set(Elastic.kept) == {d.id for d in DOCS}
-
-
-def test_elasticsearch_by_vectors(stores, elastic):
+@pytest.mark.parametrize('knn', [False, True], ids=['words', 'vectors'])
+def test_elasticsearch(stores, knn):
+    "The index is made anew, and each document is found by its words or by its vector."
     vectors = np.random.default_rng(0).normal(size=(len(DOCS), stores.DIM)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    ask = stores.elasticsearch(elastic, knn=True)(DOCS, vectors)
-    assert [ask('', v)[0] for v in vectors] == [d.id for d in DOCS]
+    with ElasticServer() as server:
+        build = stores.elasticsearch(server.url, knn)
+        for _ in range(2): ask = build(DOCS, vectors)
+        found = [ask(d.title, v)[0] for d, v in zip(DOCS, vectors)]
+        assert found == [d.id for d in DOCS] == list(next(iter(server.indices.values())).seen)
 
 
 def test_mongodb_is_asked_by_its_text_index(stores, monkeypatch):

@@ -144,8 +144,9 @@ _PASSAGES = Prompt(
     _ASKS, ('claims', 'status'), 'passages', ('pmid', 'title', 'year', 'journal', 'type', 'section', 'route', 'source', 'text'))
 
 _STUHLMANN = Prompt(
-    'stuhlmann', 'Stuhlmann et al., Figure 2: a reply with response and used_PMIDs, from the ten documents that were reranked best; ours '
-                 'gives short results a field of their own',
+    'stuhlmann', 'Stuhlmann et al., Figure 2: a reply with response and used_PMIDs, from the ten documents that were reranked best. Ours '
+                 'gives short results a field of their own, and is laid out otherwise: question and documents stand in one JSON object, '
+                 'these as a list and not as doc1, doc2, with the title before the PMID; they warn of no orders in a document, we do',
     'You are an assistant who puts together answers to medical questions from scientific documents, the most relevant first. Use only '
     'what the documents say. '
     'Think step by step before you answer, and be as accurate as you can. The answer goes into "response", the PMIDs of all the '

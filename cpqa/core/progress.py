@@ -22,6 +22,11 @@ def quiet(stage: str, done: int, total: int | None):
 # %% ../../nbs/core/progress.ipynb #00dcccfc
 def _is_terminal() -> bool: return bool(getattr(sys.stderr, 'isatty', None)) and sys.stderr.isatty()
 
+def _speed(a_second: float | None) -> str:
+    "How many a second, in two digits or whole numbers; '' where it is not known."
+    if not a_second: return ''
+    return f'{a_second:,.0f}/s' if a_second >= 10 else f'{a_second:.2g}/s'
+
 @contextmanager
 def progress_bars(console: Any = None) -> Iterator[Progress]:
     "Yields a `Progress` that draws bars on the standard error, or on `console`, if it is a terminal."
@@ -29,9 +34,13 @@ def progress_bars(console: Any = None) -> Iterator[Progress]:
         yield quiet
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn, MofNCompleteColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn)
     from rich.progress import Progress as Bars
-    columns = (SpinnerColumn(), TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    from rich.text import Text
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text: return Text(_speed(task.finished_speed or task.speed))
+    columns = (SpinnerColumn(), TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), Speed(), TimeElapsedColumn(),
                TextColumn('left'), TimeRemainingColumn())
     console = console or Console(stderr=True)
     slow = 3600   # seconds over which the speed is measured: one question can take a minute

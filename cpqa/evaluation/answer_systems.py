@@ -63,13 +63,17 @@ def answering(
     system: str | AnswerSystem,
     llm: LLM | None,                     # who writes; for `quotes` it is not asked
     scope: Scope | Shelved | None = None,
+    check: str = '',                     # 'llm': the model reads each claim that holds once more
     **finding: Any,                      # fields of `Finding` that differ from the row's, as in depth=100
 ) -> CancerQA:
-    "What answers by this way. Raises `CpqaError` where it needs a model and there is none."
+    "What answers by this way. Raises `CpqaError` where it needs a model and there is none, or has no claim to read once more."
     s = answer_system(system) if isinstance(system, str) else system
     if s.prompt and llm is None: raise CpqaError(f'the system {s.name} needs a language model: give llm, on the command line --llm')
+    if check and not (s.checked and s.prompt not in ('', 'cot')):
+        raise CpqaError(f'the system {s.name} holds no claim against a quote, so none can be read again: '
+                        'leave the check out, or take confirmed')
     how = '' if s.checked or s.prompt == 'cot' else 'unchecked'
-    reading = Reading(llm, s.prompt, abstain_below=None, reader=how) if s.prompt else Reading(abstain_below=ABSTAIN_BELOW)
+    reading = Reading(llm, s.prompt, abstain_below=None, reader=how, check=check) if s.prompt else Reading(abstain_below=ABSTAIN_BELOW)
     fields = {**s.finding, **finding}
     if fields.get('reranker') == 'none': fields['above'] = None   # places are no scores, so none is above nought
     return CancerQA(scope, Finding(**fields), reading)
@@ -94,7 +98,7 @@ def outcome_of(question: Question, answer: Answer) -> Outcome:
     hits = tuple(Hit(id, 1 / n) for n, id in enumerate(rests_on, 1))
     tokens = {'in': int(u['input_tokens']), 'out': int(u['output_tokens'])} if u else {}
     return Outcome(question.id, _prediction(question, answer), hits, dict(answer.timings_ms), tokens, u.get('cost'),
-                   answer.reason if failed else '')
+                   answer.reason if failed else '', doubted=answer.trace.get('reader', {}).get('doubted'))
 
 # %% ../../nbs/evaluation/answer_systems.ipynb #9fe2d838
 class _Spent(BaseException): "The caps are reached: no failure of a question, so it must not be caught as one."
@@ -122,6 +126,8 @@ def ask_all(
     f, model = qa.finding, getattr(qa.reading.model, 'model', '') or type(qa.reading.model).__name__
     parts = {'prompt': s.prompt or 'none', 'model': model if s.prompt else 'none', 'reranker': str(f.reranker), 'first': f.first}
     shown = {'depth': f.depth, 'passages': f.passages, 'combine': f.combine, 'above': f.above, 'until': qa.scope.until}
+    if f.rewrite != s.finding.get('rewrite'): shown['rewriter'] = str(f.rewrite)
+    if qa.reading.check: shown['check'] = qa.reading.check
     held = content(qa.library if qa.engine is None else EngineDocuments(qa.engine)) if s.prompt != 'cot' else 'none'
     row = System(s.name, parts, {**shown, 'library': held})
     try: return run(row, lambda q: _do(qa, switches, q), questions, path, seed, switches, progress=progress)
@@ -161,10 +167,12 @@ def answering_report(done: Run, questions: Questions, policy: str = 'wrong', see
     readings = [read_answer(done.outcomes[q.id].prediction, q.options) for q in gold]
     labels = apply_policy(readings, gold, policy, seed)
     measured = answer_measures(labels, [q.gold for q in gold], policy, [r.kind == 'answer' for r in readings], seed=seed) if gold else {}
+    doubted = [n for q in asked if (n := done.outcomes[q.id].doubted) is not None]
+    again = {'read again': len(doubted), 'claims doubted': sum(doubted)} if doubted else {}
     measures = interval_values({'answered': wilson(sum(given), len(asked))} if asked else {}) | interval_values(measured)
     return {'task': 'answering', 'system': done.header.system.to_dict(), 'data': questions.name, 'n_questions': len(questions),
             'n_asked': len(asked), 'n_failed': done.n_failed, 'n_without_hits': sum(not done.outcomes[q.id].hits for q in asked),
-            'n_gold': len(gold), 'policy': policy, 'measures': measures | _papers(done, asked), 'errors': errors(done),
+            'n_gold': len(gold), **again, 'policy': policy, 'measures': measures | _papers(done, asked), 'errors': errors(done),
             'seconds': _seconds(done.outcomes.values()), 'tokens': {k: done.spent[k] for k in ('in', 'out')},
             'dollars': round(done.spent['dollars'], 6) if any(o.cost is not None for o in done.outcomes.values()) else None,
             'faults': fault_counts(done.faults), 'seed': done.header.seed, 'machine': done.header.machine, 'versions': done.header.versions}
@@ -178,4 +186,6 @@ def answering_lines(report: dict[str, Any]) -> list[str]:
     lines.append('seconds (mean)   ' + ', '.join(f'{name} {x["mean"]:.2f}' for name, x in s.items()))
     cost = 'cost not known' if report['dollars'] is None else f'{report["dollars"]:.4f} US dollars'
     lines.append(f'tokens           {report["tokens"]["in"]:,} read, {report["tokens"]["out"]:,} written; {cost}')
+    if n := report.get('read again'):
+        lines.append(f'read once more   the claims of {n:,} answers, of which {report["claims doubted"]:,} were doubted')
     return lines + [f'{n:,} failed: {why}' for why, n in report['errors'].items()]

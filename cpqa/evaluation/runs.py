@@ -75,6 +75,7 @@ class Outcome(Record, frozen=True):
     cost: float | None = None            # US dollars; None where nobody knows
     error: str = ''                      # why there is no answer; '' if nothing went wrong
     raw: str = ''                        # what a model wrote, word for word
+    doubted: int | None = None           # claims that hold and that a second reading doubts; None where nobody read again
 
     def __post_init__(self):
         if not self.id: raise ValueError('an outcome needs the id of its question')

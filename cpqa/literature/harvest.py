@@ -32,7 +32,7 @@ class HarvestError(CpqaError):
 class Haul(Record, frozen=True):
     "What came at once."
     documents: tuple[Document, ...] = ()
-    deleted: tuple[str, ...] = ()                 # withdrawn, or not there
+    deleted: tuple[Deleted, ...] = ()             # withdrawn, not there, or not wanted
     skipped: tuple[tuple[str, str], ...] = ()     # where a bad record stands, and why it is bad
 
 def _put(path: Path, data: bytes):
@@ -49,9 +49,9 @@ class _Asked(Record, frozen=True):
     day: str
 
 class Spool:
-    "The pages in `folder` that answer a `request`, which is plain JSON values."
+    "The pages in `folder` that answer a `request`, which is JSON values; tuples count as lists."
     def __init__(self, folder: Path, request: Mapping[str, Any]):
-        self.folder, self.request = folder, dict(request)
+        self.folder, self.request = folder, msgspec.json.decode(msgspec.json.encode(request))   # as it is read again
         if self._about.exists(): self._check()
         else:
             folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class Spool:
         "What all pages hold, in order."
         for page in map(self.page, self.names):
             yield from page.documents
-            yield from map(Deleted, page.deleted)
+            yield from page.deleted
             for where, why in page.skipped: yield Skipped(where, why)
 
 # %% ../../nbs/literature/harvest.ipynb #c85aca6e
@@ -150,7 +150,7 @@ def _page(entrez: Entrez, stored: Any, start: int, wanted: list[str]) -> Haul:
             raise EntrezError(f'{len(lost)} of {len(wanted)} records could not be had: {more.faults[0]}')
     else: left = [id for id in left if id not in got]
     bad = [id for id in left if id in more.unreadable]
-    return Haul(tuple(got[id] for id in wanted if id in got), tuple(id for id in left if id not in bad),
+    return Haul(tuple(got[id] for id in wanted if id in got), tuple(Deleted(id) for id in left if id not in bad),
                 tuple((f'PMID {id}', 'its record cannot be read') for id in bad))
 
 # %% ../../nbs/literature/harvest.ipynb #1701a274

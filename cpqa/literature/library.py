@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['FORMAT', 'RecordSource', 'facts', 'date_number', 'term_index', 'LibraryError', 'DamagedLibrary', 'FileEntry',
            'Origin', 'Manifest', 'damaged', 'damage', 'Documents', 'Library', 'Intake', 'notices', 'read_records',
-           'write_terms', 'LibraryPart', 'write_manifest', 'is_library', 'library_in_place', 'build_library']
+           'write_terms', 'LibraryPart', 'part_sizes', 'write_manifest', 'is_library', 'library_in_place',
+           'build_library']
 
 # %% ../../nbs/literature/library.ipynb #5c5e6150
 import os
@@ -134,6 +135,8 @@ class Manifest(Record, frozen=True):
     sources: dict[str, FileEntry]         # the files it was built from
     files: dict[str, FileEntry]           # the files of the library
     origins: tuple[Origin, ...] = ()      # the questions to PubMed that brought its documents
+    sizes: dict[str, int] = {}            # bytes of documents, terms and further parts
+    rates: dict[str, float] = {}          # documents a second of the build, by part, where that is known
 
 # %% ../../nbs/literature/library.ipynb #992fbf95
 def _most(path: Path) -> int:
@@ -347,6 +350,7 @@ class Intake:
         self.live: dict[str, str] = {}   # id -> when its record was revised, in the order of the ids
         self.marks: dict[str, set[Correction]] = defaultdict(set)   # what any record said for good of an article, by its names
         self.skipped: list[str] = []
+        self.older = 0                   # versions that a newer one kept out
         self.counts = dict.fromkeys(('documents', 'replaced', 'deleted', 'skipped'), 0)
 
     def __call__(self, record: Document | Deleted | Skipped):
@@ -354,9 +358,10 @@ class Intake:
         if isinstance(record, Skipped): return self.skip(record)
         if isinstance(record, Document):
             for name, mark in marks(record): self.marks[name].add(mark)
-            if record.revised and record.revised < self.live.get(record.id, ''):   # an older version of what is here
-                self.counts['replaced'] += 1
-                return
+        if record.revised and record.revised < self.live.get(record.id, ''):   # an older version of what is here
+            self.counts['replaced'] += 1
+            self.older += 1
+            return
         if record.id in self.live:
             self.writer.delete_documents_by_term('id', record.id)
             self.counts['deleted' if isinstance(record, Deleted) else 'replaced'] += 1
@@ -457,12 +462,25 @@ class LibraryPart(Protocol):
     name: str
     def build(self, documents: Documents, folder: Path, progress: Progress) -> dict[str, Any]: ...
 
+# %% ../../nbs/literature/library.ipynb #f0b50002
+def part_sizes(files: Mapping[str, FileEntry]) -> dict[str, int]:
+    "The bytes of a library's files by what they belong to: documents, terms, and further parts by their names."
+    sizes: dict[str, int] = defaultdict(int)
+    for name, entry in files.items():
+        part = 'documents' if '/' not in name or name.endswith('.store') else name.partition('/')[0]
+        sizes[part] += entry.bytes
+    return dict(sorted(sizes.items()))
+
+def _rate(documents: int, began: float) -> float: return float(f'{documents / max(time.perf_counter() - began, 1e-6):.3g}')
+
 # %% ../../nbs/literature/library.ipynb #6f9fc8df
-def _build_parts(folder: Path, parts: Iterable[LibraryPart], progress: Progress) -> dict[str, dict[str, Any]]:
+def _build_parts(folder: Path, parts: Iterable[LibraryPart], progress: Progress, rates: dict[str, float]) -> dict[str, dict[str, Any]]:
     documents, said = Documents(folder), {}   # gone, and its files closed, when this returns
     for part in parts:
         (folder / part.name).mkdir()
+        began = time.perf_counter()
         said[part.name] = part.build(documents, folder / part.name, progress)
+        rates[part.name] = _rate(len(documents), began)
     return said
 
 # %% ../../nbs/literature/library.ipynb #ee135571
@@ -474,14 +492,14 @@ def _contents(folder: Path) -> set[str]:
     return {p.relative_to(folder).as_posix() for p in folder.rglob('*') if p.is_symlink() or not p.is_dir()} - _LOCKS
 
 def write_manifest(folder: Path, taken: Intake | Manifest, parts: dict[str, dict[str, Any]], sources: dict[str, FileEntry],
-                   origins: Iterable[Origin] = (), known: Mapping[str, FileEntry] = {}):
+                   origins: Iterable[Origin] = (), known: Mapping[str, FileEntry] = {}, rates: Mapping[str, float] = {}):
     "Writes what the library in a folder holds; `known` are files of it whose checksums need not be taken."
     paths = {name: folder / name for name in sorted(_contents(folder))}
+    files = {name: known.get(name) or _entry(path, _ends(path)) for name, path in paths.items()}
     manifest = Manifest(
         format=FORMAT, cpqa=__version__, created=datetime.now(timezone.utc).isoformat(timespec='seconds'), analyzer=ANALYZER,
         versions={name: version(name) for name in _PACKAGES}, counts=taken.counts, skipped=tuple(taken.skipped),
-        parts=parts, sources=sources, files={name: known.get(name) or _entry(path, _ends(path)) for name, path in paths.items()},
-        origins=tuple(origins))
+        parts=parts, sources=sources, files=files, origins=tuple(origins), sizes=part_sizes(files), rates=dict(rates))
     (folder / 'manifest.json').write_bytes(msgspec.json.format(manifest.to_json().encode(), indent=1))
     (folder / 'manifest.sha256').write_text(sha256(folder / 'manifest.json'))
 
@@ -543,7 +561,10 @@ def build_library(
     sources, out = list(sources), Path(out).resolve()
     if not sources: raise LibraryError('no file to read: give at least one PubMed XML or BEIR file')
     with library_in_place(out, wait) as new:
+        began = time.perf_counter()
         intake = _read_into(new, sources, progress)
-        said = _build_parts(new, parts, progress)
-        write_manifest(new, intake, said, {str(s): _entry(Path(s)) for s in sources if isinstance(s, str | Path)}, origins)
+        rates = {'terms': _rate(len(intake.live), began)}
+        said = _build_parts(new, parts, progress, rates)
+        read = {str(s): _entry(Path(s)) for s in sources if isinstance(s, str | Path)}
+        write_manifest(new, intake, said, read, origins, rates=rates)
     return Library(out)

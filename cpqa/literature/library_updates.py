@@ -91,16 +91,18 @@ def _grown(old: Library, new: Path, intake: _Revision, parts: Mapping[str, Growi
 
 # %% ../../nbs/literature/library_updates.ipynb #f696933e
 class Updated(Record, frozen=True):
-    "How many documents are new, revised and withdrawn by an update, and how many records were there already."
+    """How many documents are new, revised and withdrawn by an update, how many records were there already, and how many were older
+    versions of what is there, which stays."""
     new: int = 0
     revised: int = 0
     withdrawn: int = 0
     same: int = 0
+    older: int = 0
 
 def _counted(old: Library, intake: _Revision) -> Updated:
     before = set(old.ids)
     return Updated(len(intake.written - before & intake.written), len(before & intake.written & intake.live.keys()),
-                   len(before - intake.live.keys()), intake.same)
+                   len(before - intake.live.keys()), intake.same, intake.older)
 
 def _revise(old: Library, new: Path, sources: Iterable[RecordSource], progress: Progress) -> _Revision:
     "Writes the terms of the new library."
@@ -139,7 +141,7 @@ def update_library(
         intake = _revise(old, new, sources, progress)
         said = _grown(old, new, intake, by_name, progress)
         write_manifest(new, intake, said, old.manifest.sources, old.manifest.origins if origins is None else origins,
-                       _same_files(old, new))
+                       _same_files(old, new), old.manifest.rates)
     return Library(out), _counted(old, intake)
 
 # %% ../../nbs/literature/library_updates.ipynb #f0a50002
@@ -161,5 +163,5 @@ def add_parts(folder: str | Path, parts: Iterable[LibraryPart], progress: Progre
             _share(old.folder / name, new / name)
         others = {name: said for name, said in old.manifest.parts.items() if name not in by_name}
         write_manifest(new, old.manifest, others | _made(new, by_name, progress), old.manifest.sources, old.manifest.origins,
-                       _same_files(old, new))
+                       _same_files(old, new), {name: r for name, r in old.manifest.rates.items() if name not in by_name})
     return Library(out)

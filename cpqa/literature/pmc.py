@@ -152,7 +152,7 @@ def jats_document(article: etree._Element) -> Document:
 def _why(e: Exception) -> str: return 'its elements are nested too deeply' if isinstance(e, RecursionError) else str(e)
 
 # %% ../../nbs/literature/pmc.ipynb #52fd5fc3
-_ROOTS = ('article', 'pmc-articleset', 'collection', 'OAI-PMH', 'records')
+_ROOTS = ('article', 'articles', 'pmc-articleset', 'collection', 'OAI-PMH', 'records')
 _HINTS = {'PubmedArticleSet': 'these are records of PubMed: read them with read_pubmed', 'html': 'this is a web page: download it again',
           'eFetchResult': 'NCBI answered with an error: ask for other PMCIDs'}
 
@@ -174,7 +174,7 @@ def _check_root(path: Path):
     if tag_of(root) not in _ROOTS:
         said = re.search(rb'<ERROR>(.*?)</ERROR>', head_of(path), re.S | re.I)
         hint = _HINTS.get(root.tag, 'give a file of articles in JATS') + (f'; it says {quoted_head(said[1])}' if said else '')
-        raise ReadError(f'{path}: the root element is <{tag_of(root)}>, expected <article> or <pmc-articleset>: {hint}')
+        raise ReadError(f'{path}: the root element is <{tag_of(root)}>, expected <article>, <articles> or <pmc-articleset>: {hint}')
     dtd = root.getroottree().docinfo.internalDTD
     if names := [d.name for d in dtd.iterentities()] if dtd is not None else []:
         raise ReadError(f'{path}: it declares the entity {names[0]!r}, which no file of PubMed Central does, '

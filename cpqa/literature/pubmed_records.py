@@ -21,8 +21,9 @@ from ..core.records import Correction, Document, MeshHeading, MeshTerm, Record, 
 
 # %% ../../nbs/literature/pubmed_records.ipynb #06bf45d4
 class Deleted(Record, frozen=True):
-    "A record that NLM withdrew: `id` is its PMID, from a DeleteCitation block."
+    "A record that NLM withdrew: `id` is its PMID, from a DeleteCitation block; or one that is not wanted, as it was when `revised`."
     id: str
+    revised: str = ''   # as of a document; '': whatever its version
 
 class Skipped(Record, frozen=True):
     "A record that could not become a document: `where` it stands (file, number, PMID if known) and `why`, in one clause."

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Shelved', 'PATIENCE', 'SOURCES', 'Scope', 'scope_of', 'Means', 'Source', 'by_words', 'LibrarySource', 'LiveSource',
            'PubMedSource', 'EngineMeaning', 'EngineSource', 'library_source', 'pubmed_source', 'auto_source',
-           'milvus_source', 'opened_source', 'Meaning']
+           'engine_source', 'opened_source', 'Meaning']
 
 # %% ../../nbs/retrieval/sources.ipynb #0c20e5cb
 import re
@@ -27,7 +27,7 @@ from ..literature.library import Library
 from .term_search import RRF_K, TermRetriever, reciprocal_rank_fusion
 from .boolean import BooleanIndex
 from .encoders import Encoder
-from .engines import Engine, engine
+from .engines import ENGINES, Engine, engine
 from .dual_path import Fetch, Shelf, bounds, why_not
 from .query_ladder import Result
 from .vectors import DenseRetriever, PassageVectors, Split, Vectors
@@ -300,9 +300,9 @@ def auto_source(argument: str, means: Means) -> Source:
     why = f'PubMed did not answer within {PATIENCE:g} seconds: this answer comes from {means.place} instead'
     return LibrarySource(means, (why,), failed=True)
 
-def milvus_source(argument: str, means: Means) -> Source:
-    "The source of the row `milvus`."
-    return EngineSource(means, getattr(means, 'engine', None) or engine(f'milvus:{argument}'))   # who asks often keeps it open
+def engine_source(name: str, argument: str, means: Means) -> Source:
+    "The source of the row of an engine, by its name."
+    return EngineSource(means, getattr(means, 'engine', None) or engine(f'{name}:{argument}'))   # who asks often keeps it open
 
 _HERE, _KEYS = 'cpqa.retrieval.sources', ('NCBI_API_KEY', 'NCBI_EMAIL')
 _FOR = ('for more requests a second at NCBI', 'so that NCBI can write before it blocks')
@@ -312,8 +312,8 @@ SOURCES = Registry('source', (
     Row('pubmed', 'PubMed, live', f'{_HERE}:pubmed_source', env=_KEYS, notes=_FOR, service=_NCBI, uses=('library', 'vectors')),
     Row('auto', 'PubMed if it answers in time, else the library', f'{_HERE}:auto_source', env=_KEYS, notes=_FOR, service=_NCBI,
         uses=('library', 'vectors')),
-    Row('milvus', 'a library in Milvus', f'{_HERE}:milvus_source', extra='milvus', argument='an address or a file', shown='milvus:URI',
-        uses=('question',)),
+    *(replace(row, what=f'a library in {row.what.partition(",")[0]}', load=f'{_HERE}:engine_source', bound=(row.name,), uses=('question',))
+      for row in ENGINES.own),
 ))
 
 def opened_source(means: Means) -> Source:
