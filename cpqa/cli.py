@@ -20,8 +20,8 @@ from .cli_library import form_told, keeping
 from .cli_longform import longform
 from .core.errors import CpqaError
 from .core.progress import progress_bars
-from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, memory_option, number, option, port, print_json,
-                           reranker_choices, run_command, said_before, seconds, segmenter_choices)
+from .terminal import (HELP, CommandGroup, OneOf, amount, count, encoder_option, engine_choices, memory_option, number, option, port,
+                           print_json, reranker_choices, run_command, said_before, seconds, segmenter_choices)
 
 # %% ../nbs/cli.ipynb #b0d647ac
 @cloup.group('cpqa', cls=CommandGroup, context_settings=HELP, invoke_without_command=True, align_option_groups=False,
@@ -48,10 +48,6 @@ def score_kind(retriever: str, reranker: str | None) -> str:
     "What the scores of a search are."
     return _KINDS[retriever] if reranker in (None, 'none') else f'order of {reranker} and {_KINDS[retriever]} together'
 
-def _engines() -> str:
-    from cpqa.retrieval.engines import ENGINES
-    return ENGINES.choices()
-
 def _engine_named(name: str | None) -> str | None:
     "The name, if it is one of an engine."
     from cpqa.retrieval.engines import ENGINES
@@ -63,7 +59,7 @@ def _engine_named(name: str | None) -> str | None:
                 help="{} (default: hybrid); boolean reads PubMed's query language"),
          option('--reranker', metavar='NAME', choices=reranker_choices, help='{} (default: none)'),
          encoder_option(),
-         option('--source', metavar='ENGINE', choices=lambda: _engines(), help='an engine in the place of a library: {}'),
+         option('--source', metavar='ENGINE', choices=engine_choices, help='an engine in the place of a library: {}'),
          SINCE, UNTIL, STUDY,
          option('--depth', type=number, default=50, metavar='N', help='documents that the reranker sees (default 50)'),
          option('-k', type=number, default=10, metavar='N', help='how many documents (default 10)'),
@@ -116,7 +112,7 @@ def _synced(library: Any, name: str, encoder: str | None):
            option('--segmenter', metavar='NAME', choices=segmenter_choices,
                   help='how documents are cut into passages: {} (default: sentences)'),
            memory_option(),
-           option('--engine', metavar='ENGINE', choices=lambda: _engines(), help='also put the library into an engine: {}'),
+           option('--engine', metavar='ENGINE', choices=engine_choices, help='also put the library into an engine: {}'),
            option('--strict', is_flag=True, help='exit with 1 if a bad record was left out'),
            stopped='the library is as it was before, or whole')
 def _build(files: tuple[str, ...], out: str, no_vectors: bool, encoder: str | None, segmenter: str | None, memory: int | None,
@@ -140,7 +136,7 @@ def _build(files: tuple[str, ...], out: str, no_vectors: bool, encoder: str | No
 
 # %% ../nbs/cli.ipynb #d6ae3216
 @index.add('sync', 'bring an engine up to a library: new, revised and withdrawn documents', cloup.argument('library', metavar='DIR'),
-           option('--engine', required=True, metavar='ENGINE', choices=lambda: _engines(), help='{}'),
+           option('--engine', required=True, metavar='ENGINE', choices=engine_choices, help='{}'),
            encoder_option(), stopped='what was written stays, and the same command goes on')
 def _sync(library: str, engine: str, encoder: str | None):
     from cpqa.literature.library import Library

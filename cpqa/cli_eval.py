@@ -15,8 +15,8 @@ import cloup
 
 from .core.errors import CpqaError
 from .core.progress import progress_bars
-from .terminal import (CommandGroup, OneOf, answer_system_choices, asking_option, encoder_option, llm_choices, number, option,
-                           reranker_choices, seed, segmenter_choices, year)
+from .terminal import (CommandGroup, OneOf, answer_system_choices, asking_option, encoder_option, engine_choices, llm_choices, number,
+                           option, reranker_choices, seed, segmenter_choices, year)
 
 # %% ../nbs/cli_eval.ipynb #5f33c0d0
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ measure = CommandGroup('eval', help='measure a search, or score recorded answers
              option('--retriever', type=OneOf(lambda: SEARCHES), default='hybrid', metavar='NAME', help='{} (default: hybrid)'),
              option('--reranker', metavar='NAME', choices=reranker_choices, help='{} (default: none)'), _ENCODER, _DEPTH,
              option('--library', metavar='DIR', help="a library to search (default: one built from the folder's corpus, and kept)"),
+             option('--source', metavar='ENGINE', choices=engine_choices, help='an engine in the place of a library: {}'),
              option('--k', type=number, default=100, metavar='N',
                     help='documents found for a query; deeper measures are left out (default 100)'),
              option('--answerable', is_flag=True,
@@ -67,8 +68,9 @@ measure = CommandGroup('eval', help='measure a search, or score recorded answers
                  option('--undated', type=OneOf(lambda: ('drop', 'keep')), metavar='WHAT',
                         help='with --until: documents without a year, {} (default: drop)')),
              stopped=_GOES_ON)
-def _retrieval(data: str, retriever: Any, reranker: str | None, encoder: str | None, depth: int, library: str | None, k: int,
-               split: str | None, run_file: str | None, report: str | None, exclude_source: bool, until: int | None, undated: Any,
+def _retrieval(data: str, retriever: Any, reranker: str | None, encoder: str | None, depth: int, library: str | None,
+               source: str | None, k: int, split: str | None, run_file: str | None, report: str | None,
+               exclude_source: bool, until: int | None, undated: Any,
                answerable: bool):
     from cpqa.evaluation.collections import LeakFree
     from cpqa.evaluation.tasks import evaluate_retrieval
@@ -77,7 +79,7 @@ def _retrieval(data: str, retriever: Any, reranker: str | None, encoder: str | N
     switches = LeakFree(exclude_source, until, undated or 'drop') if exclude_source or until is not None else None
     with progress_bars() as progress:
         found = evaluate_retrieval(data, retriever, reranker, depth, library, k, split, run_file, _encoder(encoder), progress, switches,
-                                   answerable)
+                                   answerable, source)
     _report(found, report)
 
 # %% ../nbs/cli_eval.ipynb #5d0c40d8
@@ -122,6 +124,7 @@ _ANSWERED_BY = cloup.option_group('Asking a system',
     option('--system', metavar='NAME', choices=answer_system_choices, help='{}'),
     option('--llm', metavar='MODEL', default='none', choices=llm_choices, help='what writes the answers: {} (default: none)'),
     option('--library', metavar='DIR', help='what is searched (default: the demo notes)'),
+    option('--source', metavar='ENGINE', choices=engine_choices, help='an engine in the place of a library: {}'),
     option('--limit', type=number, metavar='N', help='ask so many, drawn by --seed, in turn from each kind (default: all)'),
     option('--run-file', metavar='FILE', help='keep the answers here; the same command goes on with it'),
     option('--exclude-source', is_flag=True, help='leave out what a question was written from'),
@@ -144,13 +147,15 @@ def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int,
     from cpqa.evaluation.answer_systems import answering, answering_report, ask_all
     from cpqa.evaluation.collections import LeakFree
     from cpqa.evaluation.tables import kept_run
+    from cpqa.retrieval.engines import ENGINES
     from cpqa.retrieval.sources import Scope
+    if args['source'] is not None: ENGINES.check(args['source'])
     questions = _drawn(name, data, only, args['limit'], seed)
     llm = language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
                          window=args['window'])
     given = {key: args[key] for key in ('depth', 'first', 'passages', 'reranker', 'combine', 'above') if args[key] is not None}
     if args['rewriter'] is not None: given['rewrite'] = args['rewriter']
-    qa = answering(args['system'], llm, Scope(library=args['library'], until=args['until']), args['check'] or '', **given)
+    qa = answering(args['system'], llm, Scope(args['source'], args['library'], until=args['until']), args['check'] or '', **given)
     switches = LeakFree(args['exclude_source'], args['until']) if args['exclude_source'] or args['until'] else None
     with progress_bars() as progress, kept_run(args['run_file']) as path:
         return answering_report(ask_all(args['system'], qa, questions, path, seed, switches, progress), questions, policy, seed)

@@ -6,9 +6,9 @@
 __all__ = ['number', 'fraction', 'dollars', 'seconds', 'port', 'year', 'seed', 'count', 'score', 'amount', 'size', 'HELP',
            'FAILED', 'is_watched', 'is_piped', 'say', 'first_said', 'said_before', 'print_json', 'reads', 'digits',
            'llm_choices', 'reranker_choices', 'study_names', 'encoder_choices', 'rewriter_choices',
-           'answer_system_choices', 'segmenter_choices', 'combinations', 'prompt_names', 'kind_names', 'OneOf',
-           'NamedOption', 'option', 'encoder_option', 'memory_option', 'asking_option', 'Stopped', 'each_named',
-           'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
+           'answer_system_choices', 'segmenter_choices', 'engine_choices', 'combinations', 'prompt_names', 'kind_names',
+           'OneOf', 'NamedOption', 'option', 'encoder_option', 'memory_option', 'asking_option', 'Stopped',
+           'each_named', 'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
 
 # %% ../nbs/terminal.ipynb #8a8edc70
 import json
@@ -146,6 +146,11 @@ def segmenter_choices() -> str:
     "The names of ways to cut documents, for a help."
     from cpqa.passages.segmenters import SEGMENTERS
     return SEGMENTERS.choices()
+
+def engine_choices() -> str:
+    "The names of engines, for a help."
+    from cpqa.retrieval.engines import ENGINES
+    return ENGINES.choices()
 
 def combinations() -> tuple[str, ...]:
     "The ways in which a reranker's order and the one before are joined."

@@ -1,6 +1,7 @@
 "A library in an engine, from the command line: filled, searched, asked, brought up to date; and a server that is away."
 import importlib.util
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -59,11 +60,83 @@ def test_it_follows_the_library(place):
     assert said.startswith('1 documents written to') and '5 were there' in said and len(Library(place.folder/'toy')) == 6
 
 
+JUDGED = {'q1': ('Do polyps grow?', 't1'), 'q2': ('fatigue from tamoxifen', 't3'), 'q3': ('zebrafish', 't2')}
+
+
+@pytest.fixture(scope='module')
+def judged(place):
+    "A BEIR folder of the toys with three queries, a library of it with vectors, and the same in another engine."
+    folder = place.folder/'judged'
+    (folder/'qrels').mkdir(parents=True)
+    shutil.copy(place.folder/'toy.jsonl', folder/'corpus.jsonl')
+    (folder/'queries.jsonl').write_text(''.join(json.dumps({'_id': q, 'text': text, 'written_from': ['t5']}) + '\n'
+                                                for q, (text, _) in JUDGED.items()))
+    (folder/'qrels'/'test.tsv').write_text(''.join(f'{q}\t{d}\t1\n' for q, (_, d) in JUDGED.items()))
+    with ElasticServer(key='toy-key') as server:
+        name = f'milvus:{place.folder}/dense.db' if place.name.startswith('milvus:') else f'elastic:{server.url}'
+        good('index', 'build', folder/'corpus.jsonl', '--out', place.folder/'dense', '--engine', name, how=inside)
+        yield SimpleNamespace(data=folder, name=name, library=place.folder/'dense')
+
+
+def measured(judged, *words) -> dict:
+    report = judged.data.parent/'report.json'
+    good('eval', 'retrieval', '--data', judged.data, *words, '--json', report, how=inside)
+    return json.loads(report.read_text())
+
+
+@pytest.mark.parametrize('more', [['--retriever', 'bm25'], ['--retriever', 'dense'], ['--retriever', 'hybrid', '--reranker', 'bm25'],
+                                  ['--retriever', 'bm25', '--exclude-source'], ['--answerable', '--retriever', 'bm25']])
+def test_an_evaluation_of_it_is_that_of_the_library(more, judged):
+    at, on_disk = (measured(judged, *where, *more) for where in (['--source', judged.name], ['--library', judged.library]))
+    for key in ('measures', 'n_queries', 'n_failed', 'n_without_hits', 'n_documents', 'relevant_not_in_library', 'relevant_excluded'):
+        assert at[key] == on_disk[key]
+    assert at['system']['parameters']['library'] != on_disk['system']['parameters']['library']
+
+
+def test_a_run_over_an_engine_goes_on_and_not_with_another_library(judged):
+    words = ['--retriever', 'bm25', '--run-file', judged.data.parent/'run.jsonl']
+    first, second = (measured(judged, *words, '--source', judged.name) for _ in range(2))
+    assert first['ms_per_query'] == second['ms_per_query']
+    other = inside('eval', 'retrieval', '--data', judged.data, *words, '--library', judged.library)
+    assert 'is a run of another system' in complaint(other)
+
+
+def test_an_evaluation_that_cannot_be(place, judged):
+    says = lambda *words: complaint(inside('eval', 'retrieval', '--data', judged.data, *words))
+    assert 'without vectors' in says('--source', place.name)
+    assert 'a library is given too' in says('--source', judged.name, '--library', judged.library)
+    assert 'did not answer' in says('--source', f'{place.name.partition(":")[0]}:http://127.0.0.1:9')
+    assert 'is not an engine' in says('--source', 'lucene:x')
+    assert 'has a year' in says('--source', judged.name, '--retriever', 'bm25', '--until', '2020')
+
+
+def test_answers_come_from_it(place, judged):
+    sets = place.folder/'sets'
+    sets.mkdir()
+    asked = {'QUESTION': 'Does aspirin prevent colon polyps?', 'CONTEXTS': ['Polyps were counted.'], 'LABELS': ['RESULTS'], 'MESHES': [],
+             'YEAR': '2010', 'LONG_ANSWER': 'Yes.', 'final_decision': 'yes', 'reasoning_required_pred': 'yes', 'reasoning_free_pred': 'yes'}
+    (sets/'ori_pqal.json').write_text(json.dumps({'1': asked}))
+    words = ['eval', 'answers', '--dataset', 'pqa-l', '--data', sets, '--policy', 'wrong', '--system', 'quotes']
+    said = good(*words, '--source', judged.name, how=inside)
+    assert '1 of 1' in said and '0 failed, 0 without papers' in said
+    assert 'a library is given too' in complaint(inside(*words, '--source', judged.name, '--library', judged.library))
+    assert 'is not an engine' in complaint(inside(*words, '--source', 'demo'))
+
+
 def test_a_server_that_is_away(place):
     away = f'{place.name.partition(":")[0]}:http://127.0.0.1:9'
     for words in ('search polyps --source', 'ask polyps --source', f'index sync {place.folder}/toy --engine'):
         assert 'did not answer' in complaint(inside(*words.split(), away))
     assert 'is not an engine' in complaint(inside('index', 'sync', place.folder/'toy', '--engine', 'lucene:x'))
+
+
+def test_another_process_searches_what_this_one_filled(place):
+    there = place.name
+    if there.startswith('milvus:'):   # Milvus Lite keeps a file to a process until that ends
+        shutil.copytree(place.folder/'toy.db', place.folder/'copy.db')
+        there = f'milvus:{place.folder}/copy.db'
+    here = json.loads(good('search', 'polyps', '--retriever', 'bm25', '--json', '--source', place.name, how=inside))
+    assert json.loads(good('search', 'polyps', '--retriever', 'bm25', '--json', '--source', there)) == here != []
 
 
 @pytest.mark.skipif(not all(map(importlib.util.find_spec, ('openvino', 'faiss', 'tokenizers', 'elasticsearch'))),

@@ -28,6 +28,7 @@ from .runs import Outcome, Run, System, run
 from .statistics import bootstrap, wilson
 from .tables import content, errors, fault_counts, interval_values
 from ..pipeline import CancerQA, Finding
+from ..retrieval.engines import EngineDocuments
 from ..retrieval.sources import Scope, Shelved
 
 # %% ../../nbs/evaluation/answer_systems.ipynb #832ad1fc
@@ -127,7 +128,8 @@ def ask_all(
     shown = {'depth': f.depth, 'passages': f.passages, 'combine': f.combine, 'above': f.above, 'until': qa.scope.until}
     if f.rewrite != s.finding.get('rewrite'): shown['rewriter'] = str(f.rewrite)
     if qa.reading.check: shown['check'] = qa.reading.check
-    row = System(s.name, parts, {**shown, 'library': content(qa.library) if s.prompt != 'cot' else 'none'})
+    held = content(qa.library if qa.engine is None else EngineDocuments(qa.engine)) if s.prompt != 'cot' else 'none'
+    row = System(s.name, parts, {**shown, 'library': held})
     try: return run(row, lambda q: _do(qa, switches, q), questions, path, seed, switches, progress=progress)
     except _Spent as e: raise CpqaError(f'{e}; what was answered is kept, and the same command goes on from there') from e
 

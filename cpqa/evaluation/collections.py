@@ -26,6 +26,7 @@ from ..core.errors import CpqaError
 from ..core.records import Document, Hit, Record, Section
 from ..literature.library import Documents
 from ..literature.pubmed import Skipped, read_beir, tidy
+from ..retrieval.engines import EngineDocuments
 from ..retrieval.term_search import Search
 
 # %% ../../nbs/evaluation/collections.ipynb #48185dc6
@@ -413,7 +414,7 @@ class LeakFree(Record, frozen=True):
 # %% ../../nbs/evaluation/collections.ipynb #28a422dc
 def leak_free(
     search: Search,          # queries, k -> for each query, the best k hits, best first
-    library: Documents,      # holds the documents that are found
+    library: Documents | EngineDocuments,   # holds the documents that are found
     switches: LeakFree,
     # documents without their texts, which no switch reads: what was looked up before, for several searches
     known: dict[str, Document] | None = None,
@@ -439,7 +440,8 @@ def leak_free(
     return allowed
 
 # %% ../../nbs/evaluation/collections.ipynb #a79b668d
-def allowed_grades(grades: Mapping[str, int], question: Question, library: Documents, switches: LeakFree) -> dict[str, int]:
+def allowed_grades(grades: Mapping[str, int], question: Question, library: Documents | EngineDocuments,
+                   switches: LeakFree) -> dict[str, int]:
     "The grades of the documents that `switches` allow for `question`, and of those that `library` lacks and that are not its source."
     def allowed(id: str) -> bool:
         held = library.get(id)

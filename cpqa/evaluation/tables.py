@@ -31,6 +31,7 @@ from ..literature.library import Library
 from ..passages.rerankers import RERANKERS
 from ..passages.segmenters import Segmenter
 from ..retrieval.encoders import Encoder, embedded_sha256
+from ..retrieval.engines import EngineDocuments
 
 # %% ../../nbs/evaluation/tables.ipynb #71c0adca
 def interval_values(intervals: Mapping[str, Interval]) -> dict[str, dict[str, float]]:
@@ -67,8 +68,11 @@ def made_of(content: str, splitter: Segmenter, vectors: bool, encoder: Encoder |
     "What a library depends on: its documents' checksum, the segmenter, and the model if it has vectors."
     return [content, splitter.describe(), (encoder.describe() if encoder else embedded_sha256()) if vectors else None]
 
-def content(library: Library) -> str:
-    "What a library holds, as 12 hexadecimal digits: the same wherever and whenever it was built from the same."
+def content(library: Library | EngineDocuments) -> str:
+    """What a library holds, as 12 hexadecimal digits: the same wherever and whenever it was built from the same. Of one in an engine, its
+    kind and its ids are looked at."""
+    if isinstance(library, EngineDocuments):
+        return hashlib.sha256(json.dumps([type(library.engine).__name__, library.ids]).encode()).hexdigest()[:12]
     m = library.manifest
     made_of = sorted(e.sha256 for e in m.sources.values()) or library.folder.name   # one that is kept has a digest in its name
     return hashlib.sha256(json.dumps([m.format, m.analyzer, m.counts, m.parts, made_of], sort_keys=True).encode()).hexdigest()[:12]

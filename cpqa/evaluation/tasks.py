@@ -33,6 +33,8 @@ from ..passages.rerankers import Reranker, reranker as named_reranker
 from ..passages.segmenters import SentenceSplitter
 from ..pipeline import CancerQA, Finding, Way
 from ..retrieval.encoders import Encoder
+from ..retrieval.engines import ENGINES, EngineDocuments
+from ..retrieval.sources import Scope
 from ..retrieval.term_search import Search
 
 # %% ../../nbs/evaluation/tasks.ipynb #cd55bbdb
@@ -40,13 +42,17 @@ def _collection_library(c: Collection, vectors: bool, encoder: Encoder | None, p
     build = lambda folder: build_index([c.corpus], folder, vectors, encoder, progress, wait=600)
     return kept_library(file_name(c.name), made_of(c.corpus_checksum, SentenceSplitter(), vectors, encoder), build)
 
-def _check_overlap(c: Collection, library: Library):
+_Searched = Library | EngineDocuments
+
+def _place(library: _Searched) -> str: return library.name if isinstance(library, EngineDocuments) else library.folder.name
+
+def _check_overlap(c: Collection, library: _Searched):
     relevant, held = {d for grades in c.qrels.values() for d, grade in grades.items() if grade > 0}, set(library.ids)
     if not relevant:
         raise CpqaError(f'no document is judged relevant in the qrels {c.split} of {c.name} (no grade is above 0), so nothing can be '
                         'scored')
     if not relevant & held:
-        raise CpqaError(f'{library.folder.name} holds none of the {len(relevant):,} relevant documents of {c.name}, such as '
+        raise CpqaError(f'{_place(library)} holds none of the {len(relevant):,} relevant documents of {c.name}, such as '
                         f'{min(relevant)!r}: give a library of the same documents')
 
 def _check_switches(switches: LeakFree | None, c: Collection):
@@ -55,12 +61,13 @@ def _check_switches(switches: LeakFree | None, c: Collection):
                         'lines of queries.jsonl '
                         'a list of ids called written_from, or do without --exclude-source')
 
-def _judgements(c: Collection, questions: Questions, library: Library, switches: LeakFree | None) -> tuple[dict[str, dict[str, int]], int]:
+def _judgements(c: Collection, questions: Questions, library: _Searched,
+                switches: LeakFree | None) -> tuple[dict[str, dict[str, int]], int]:
     """The grades that queries are scored by, without those that `switches` leave nothing to find, and how many relevant judgements fell
     away."""
     if switches is None: return c.qrels, 0
     if switches.until is not None and not any(d.year for d in library):
-        raise CpqaError(f'no document in {library.folder.name} has a year, so none can be cut after {switches.until}: a BEIR corpus has '
+        raise CpqaError(f'no document in {_place(library)} has a year, so none can be cut after {switches.until}: a BEIR corpus has '
                         'none, give a --library built from PubMed files')
     relevant = lambda grades: sum(g > 0 for g in grades.values())
     left = {q.id: allowed_grades(c.qrels[q.id], q, library, switches) for q in questions}
@@ -70,12 +77,13 @@ def _judgements(c: Collection, questions: Questions, library: Library, switches:
                         'or fewer switches')
     return scored, sum(relevant(c.qrels[q]) - relevant(grades) for q, grades in left.items())
 
-def _without_leaks(qa: CancerQA, retriever: Way, reranker: Reranker | None, k: int, switches: LeakFree) -> Callable[[Question], list[Hit]]:
+def _without_leaks(qa: CancerQA, library: _Searched, retriever: Way, reranker: Reranker | None, k: int,
+                   switches: LeakFree) -> Callable[[Question], list[Hit]]:
     "`CancerQA.search` of a question, in which each search is cut before the fusion and before the reranker."
     known: dict[str, Document] = {}
     def search(q: Question) -> list[Hit]:
         def cut(found: Search) -> Search:
-            free = leak_free(found, qa.library, switches, known)
+            free = leak_free(found, library, switches, known)
             return lambda queries, k: free([replace(q, question=text) for text in queries], k)
         return qa.search(q.question, k, retriever, reranker, cut)
     return search
@@ -94,32 +102,36 @@ def evaluate_retrieval(
     progress: Progress = quiet,
     switches: LeakFree | None = None,        # which documents count for a query; None: all
     answerable: bool = False,                # ask only queries of which a relevant document is in the library
+    source: str | None = None,               # an engine that holds the library, such as 'milvus:URI'
 ) -> dict[str, Any]:
     "The report of a document search on a BEIR folder. Raises `CpqaError`."
     if k < 5: raise CpqaError(f'k must be at least 5, so that Hit@5 has a meaning, got {k}')
     check_parts(reranker, 'ir_measures', 'pytrec_eval', 'scipy.stats')
     c = read_collection(data, split)
     _check_switches(switches, c)
-    opened = Library(library) if library else _collection_library(c, retriever != 'bm25', encoder, progress)
+    if source is not None: ENGINES.check(source)
+    shelf = Library(library) if library else None if source else _collection_library(c, retriever != 'bm25', encoder, progress)
+    qa = CancerQA(Scope(source, shelf), Finding(encoder, depth=depth), progress=progress)
+    opened: _Searched = qa.library if qa.engine is None else EngineDocuments(qa.engine)
     _check_overlap(c, opened)
     judged_queries = len(c.queries)
     if answerable: c = c.answerable(opened.ids)
     questions = Questions(c.name, (Question(id, text, 'open', 'beir', written_from=c.sources.get(id, ())) for id,
                                    text in c.queries.items() if text))
     judged = _judgements(c, questions, opened, switches)
-    qa = CancerQA(opened, Finding(encoder, depth=depth), progress=progress)
-    if retriever != 'bm25': qa.vectors   # a library without them is an error now, not one for each query
+    if retriever != 'bm25': qa.vectors if qa.engine is None else qa.engine.check(qa.encoder)   # an error now, not one for each query
     second = named_reranker(reranker, lambda: qa.encoder) if reranker else None
     system = System(system_name(retriever, reranker), {'retriever': retriever, 'reranker': reranker or 'none'},
                     {'k': k, 'library': content(opened)} | ({'depth': depth} if reranker else {}))
-    search = _without_leaks(qa, retriever, second, k, switches) if switches else lambda q: qa.search(q.question, k, retriever, second)
+    plainly = lambda q: qa.search(q.question, k, retriever, second)
+    search = _without_leaks(qa, opened, retriever, second, k, switches) if switches else plainly
     do = lambda q: Outcome(q.id, hits=tuple(search(q)))
     with kept_run(run_file) as path: done = run(system, do, questions, path, progress=progress, switches=switches)
     return _retrieval_report(c, opened, done, k, *judged) | {'answerable': answerable,
                                                              'queries_unanswerable': judged_queries - len(c.queries)}
 
 # %% ../../nbs/evaluation/tasks.ipynb #2ae59a91
-def _retrieval_report(c: Collection, library: Library, done: Run, k: int, qrels: dict[str, dict[str, int]],
+def _retrieval_report(c: Collection, library: _Searched, done: Run, k: int, qrels: dict[str, dict[str, int]],
                       excluded: int) -> dict[str, Any]:
     shallow = [m for m in MEASURES if int(m.split('@')[1]) <= k]
     values = retrieval_values({id: o.hits for id, o in done.outcomes.items() if id in qrels}, qrels, shallow)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BM25_K1', 'BM25_B', 'ENGINES', 'Engine', 'EngineError', 'ServerVerbs', 'document_row', 'Synced', 'LibraryEngine',
-           'engine']
+           'engine', 'EngineDocuments']
 
 # %% ../../nbs/retrieval/engines.ipynb #26941b79
 from collections.abc import Iterator, Sequence
@@ -38,6 +38,7 @@ class Engine(Protocol):
     def dense_vectors(self, queries: np.ndarray, k: int, only: str = '') -> list[list[Hit]]: ...             # of queries embedded already
     def check(self, encoder: Encoder): ...                                      # raises where its vectors are of another model
     def documents(self, ids: Sequence[str]) -> Fetched: ...
+    def ids(self) -> set[str]: ...                                              # of all documents
     def limit(self, since: str, until: str, study: Sequence[str] = ()) -> str: ...   # the filter for a time and kinds of study
     def alive(self) -> bool: ...
     def close(self): ...
@@ -249,3 +250,28 @@ ENGINES = Registry('engine', (
 def engine(name: str) -> Engine:
     "The engine of this name. Raises `CpqaError` for any other."
     return ENGINES.make(name)
+
+# %% ../../nbs/retrieval/engines.ipynb #a3c10011
+_BATCH = 200   # documents of a request
+
+class EngineDocuments:
+    "The documents of an engine, by the verbs of a library: by id, or all in the order of their ids."
+    def __init__(self, engine: Engine): self.engine, self.name = engine, engine.uri
+
+    @cached_property
+    def ids(self) -> list[str]:
+        "All ids, asked for once."
+        return sorted(self.engine.ids())
+
+    def __len__(self) -> int: return len(self.ids)
+
+    def __iter__(self) -> Iterator[Document]:
+        for start in range(0, len(self), _BATCH): yield from self.documents(self.ids[start:start + _BATCH])
+
+    def documents(self, ids: Sequence[str]) -> list[Document]:
+        "Those documents of `ids` that are there, in this order."
+        return list(self.engine.documents(ids).documents)
+
+    def get(self, id: str) -> Document | None:
+        "The document with this id, if it is there."
+        return next(iter(self.documents([id])), None)

@@ -71,7 +71,11 @@ class _Kept(LibraryEngine):
         milvus = require('pymilvus', 'milvus')
         if not self.far: require('milvus_lite', 'milvus')
         logging.getLogger('pymilvus').setLevel(logging.CRITICAL + 1)   # it prints what it raises
-        return milvus.MilvusClient(self.uri, token=os.environ.get('MILVUS_TOKEN', '') if self.far else '', timeout=10)
+        pings: dict[str, Any] = {} if self.far else {'grpc_options': {'grpc.keepalive_time_ms': 2**31 - 1}}   # none, that is
+        client = milvus.MilvusClient(self.uri, token=os.environ.get('MILVUS_TOKEN', '') if self.far else '', timeout=10, **pings)
+        for collection in () if self.far else (self.documents_in, self.passages_in):   # a file that is opened again is at rest
+            if client.has_collection(collection): client.load_collection(collection)
+        return client
 
     def has(self, collection: str) -> bool: return self.ask('has_collection', collection)
 
@@ -110,7 +114,8 @@ class MilvusEngine(_Kept):
     def withdraw(self, collection: str, ids: Sequence[str]):
         self.ask('delete', collection, filter=f'{"id" if collection == self.documents_in else "document"} in {_quoted(ids)}')
 
-    def settle(self): "There is nothing to wait for."
+    def settle(self):
+        for collection in () if self.far else filter(self.has, (self.documents_in, self.passages_in)): self.ask('flush', collection)
 
     def by_terms(self, texts: Sequence[str], k: int, only: str) -> list[list[Hit]]:
         found = self.ask('search', self.documents_in, data=list(texts), anns_field='bm25', limit=k, filter=only, output_fields=['id'])
