@@ -215,8 +215,8 @@ def main():
     known = json.loads(file.read_text())['rows'] if args.add and file.is_file() else []
     rows = [r for r in known if r['vectors'] not in sizes]
     for n in sizes: rows += size_rows(args.folder / str(n), n, args.questions, args.forms.split(','))
-    parts = {n: alone(lists_alone, args.folder / str(n)) for n in sorted({r['vectors'] for r in rows if r['form'] == 'pq'} & {LIKE, 100_000})
-             if (args.folder / str(n)).exists()}
+    listed = {r['vectors'] for r in rows if r['form'] == 'pq'} & {LIKE, 100_000}
+    parts = {n: alone(lists_alone, args.folder / str(n)) for n in sorted(listed) if (args.folder / str(n)).exists()}
     rows.sort(key=lambda r: r['vectors'])
     fit = json.loads((RESULTS / 'vectors_fit.json').read_text())['rows']
     real = {r['lists_looked_into']: r['recall']['@10'] for r in fit if 'lists' in r}
