@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['number', 'fraction', 'dollars', 'seconds', 'port', 'year', 'seed', 'count', 'score', 'amount', 'size', 'HELP',
            'FAILED', 'is_watched', 'is_piped', 'say', 'first_said', 'said_before', 'print_json', 'reads', 'digits',
-           'llm_choices', 'reranker_choices', 'study_names', 'encoder_choices', 'rewriter_choices',
-           'answer_system_choices', 'segmenter_choices', 'engine_choices', 'combinations', 'prompt_names', 'kind_names',
-           'OneOf', 'NamedOption', 'option', 'encoder_option', 'memory_option', 'asking_option', 'Stopped',
-           'each_named', 'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
+           'llm_choices', 'reranker_choices', 'encoder_choices', 'rewriter_choices', 'answer_system_choices',
+           'segmenter_choices', 'engine_choices', 'study_names', 'combinations', 'prompt_names', 'kind_names', 'OneOf',
+           'NamedOption', 'option', 'encoder_option', 'memory_option', 'asking_option', 'Stopped', 'each_named',
+           'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
 
 # %% ../nbs/terminal.ipynb #8a8edc70
 import json
@@ -121,11 +121,6 @@ def reranker_choices() -> str:
     from cpqa.passages.rerankers import RERANKERS
     return RERANKERS.choices()
 
-def study_names() -> tuple[str, ...]:
-    "The kinds of study, for an option."
-    from cpqa.literature.study_kinds import STUDY_KINDS
-    return STUDY_KINDS
-
 def encoder_choices() -> str:
     "The names of encoders, for a help."
     from cpqa.retrieval.encoders import ENCODERS
@@ -151,6 +146,12 @@ def engine_choices() -> str:
     "The names of engines, for a help."
     from cpqa.retrieval.engines import ENGINES
     return ENGINES.choices()
+
+# %% ../nbs/terminal.ipynb #c7d3a902
+def study_names() -> tuple[str, ...]:
+    "The kinds of study, for an option."
+    from cpqa.literature.study_kinds import STUDY_KINDS
+    return STUDY_KINDS
 
 def combinations() -> tuple[str, ...]:
     "The ways in which a reranker's order and the one before are joined."
