@@ -5,14 +5,14 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from helpers import complaint, good, inside, write_xml
+from helpers import complaint, good, inside, write_beir, write_xml
 from msgspec.structs import replace
 
 from cpqa.core.records import Document
 from cpqa.literature.library import Library
 from cpqa.retrieval.engines import ENGINES
 from cpqa.testing.elastic_server import ElasticServer
-from cpqa.testing.toy_corpus import TYPED
+from cpqa.testing.toy_corpus import TOY, TYPED
 
 PAPERS = [replace(d, id=d.id[1:]) for d in TYPED]   # PMIDs are numbers
 PACKAGES = {'milvus': ('pymilvus', 'milvus_lite'), 'elastic': ('elasticsearch',)}
@@ -68,7 +68,7 @@ def judged(place):
     "A BEIR folder of the toys with three queries, a library of it with vectors, and the same in another engine."
     folder = place.folder/'judged'
     (folder/'qrels').mkdir(parents=True)
-    shutil.copy(place.folder/'toy.jsonl', folder/'corpus.jsonl')
+    write_beir(folder/'corpus.jsonl', TOY)
     (folder/'queries.jsonl').write_text(''.join(json.dumps({'_id': q, 'text': text, 'written_from': ['t5']}) + '\n'
                                                 for q, (text, _) in JUDGED.items()))
     (folder/'qrels'/'test.tsv').write_text(''.join(f'{q}\t{d}\t1\n' for q, (_, d) in JUDGED.items()))
