@@ -12,7 +12,7 @@ from cpqa.core.records import Document
 from cpqa.literature.library import Library
 from cpqa.retrieval.engines import ENGINES
 from cpqa.testing.elastic_server import ElasticServer
-from cpqa.testing.toy_corpus import TOY, TYPED
+from cpqa.testing.toy_corpus import TYPED
 
 PAPERS = [replace(d, id=d.id[1:]) for d in TYPED]   # PMIDs are numbers
 PACKAGES = {'milvus': ('pymilvus', 'milvus_lite'), 'elastic': ('elasticsearch',)}
@@ -60,7 +60,7 @@ def test_it_follows_the_library(place):
     assert said.startswith('1 documents written to') and '5 were there' in said and len(Library(place.folder/'toy')) == 6
 
 
-JUDGED = {'q1': ('Do polyps grow?', 't1'), 'q2': ('fatigue from tamoxifen', 't3'), 'q3': ('zebrafish', 't2')}
+JUDGED = {'q1': ('Do polyps grow?', '1'), 'q2': ('fatigue from tamoxifen', '3'), 'q3': ('zebrafish', '2')}
 
 
 @pytest.fixture(scope='module')
@@ -68,8 +68,8 @@ def judged(place):
     "A BEIR folder of the toys with three queries, a library of it with vectors, and the same in another engine."
     folder = place.folder/'judged'
     (folder/'qrels').mkdir(parents=True)
-    write_beir(folder/'corpus.jsonl', TOY)
-    (folder/'queries.jsonl').write_text(''.join(json.dumps({'_id': q, 'text': text, 'written_from': ['t5']}) + '\n'
+    write_beir(folder/'corpus.jsonl', PAPERS)
+    (folder/'queries.jsonl').write_text(''.join(json.dumps({'_id': q, 'text': text, 'written_from': ['5']}) + '\n'
                                                 for q, (text, _) in JUDGED.items()))
     (folder/'qrels'/'test.tsv').write_text(''.join(f'{q}\t{d}\t1\n' for q, (_, d) in JUDGED.items()))
     with ElasticServer(key='toy-key') as server:
