@@ -34,9 +34,9 @@ them. Seven of the new notes were withdrawn afterwards, one because it was quote
 `demo, taught with stories` are 120 more (d...), a third of them with a person's story around the question, asked when the answer network
 had learnt from stories; `demo, before these stories` is the reader of that morning. Graded and searched likewise. With these grades in
 view notes were quoted from .55 on, not .5, five sentences were mended or withdrawn, and the 56 that had been answered were asked again:
-five are refused since, the first quotes of all others are as they were, but for two that say more now (d001, where what the grader feared
-is met, and d107). What searchers had found for a..., b... and c... is learnt from since (answer_grades.tsv), so they test this network no
-longer.
+five are refused since, and the nine whose quotes changed were graded again by another session, beside four that had not changed: the first
+quotes of the nine got the grades that they had, and d001 is no longer called dangerous. What searchers had found for a..., b... and c...
+is learnt from since (answer_grades.tsv), so they test this network no longer.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
