@@ -2,6 +2,8 @@
 import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +23,7 @@ PACKAGES = {'milvus': ('pymilvus', 'milvus_lite'), 'elastic': ('elasticsearch',)
 @pytest.fixture(scope='module', params=ENGINES.names)
 def place(tmp_path_factory, request):
     "A library, and the same in an engine: Milvus in a file, or a small Elasticsearch that wants its key."
-    for package in PACKAGES[request.param]: pytest.importorskip(package, reason=f'needs cpqa[{request.param}]')
+    if not all(map(importlib.util.find_spec, PACKAGES[request.param])): pytest.skip(f'needs cpqa[{request.param}]')
     folder = tmp_path_factory.mktemp('engine')
     write_xml(folder/'toy.xml', PAPERS)
     with ElasticServer(key='toy-key') as server, pytest.MonkeyPatch.context() as patch:
@@ -30,6 +32,19 @@ def place(tmp_path_factory, request):
         said = good('index', 'build', folder/'toy.xml', '--out', folder/'toy', '--no-vectors', '--engine', at.name, how=inside)
         assert '5 documents written to' in said
         yield at
+
+
+@pytest.mark.skipif(not importlib.util.find_spec('pymilvus'), reason='needs cpqa[milvus]')
+def test_milvus_leaves_the_logs_of_the_program_open(tmp_path):
+    script = """if True:
+        import logging, sys
+        handler = logging.FileHandler(sys.argv[1], mode='w')
+        logging.getLogger().addHandler(handler)
+        from cpqa.retrieval.milvus import MilvusEngine
+        print(MilvusEngine(sys.argv[2]).has('nothing'), 'pymilvus' in sys.modules)
+        logging.warning('after')"""
+    run = subprocess.run([sys.executable, '-c', script, tmp_path/'log.txt', tmp_path/'toy.db'], capture_output=True, text=True, check=True)
+    assert run.stdout == 'False True\n' and (tmp_path/'log.txt').read_text(encoding='utf-8') == 'after\n'
 
 
 def test_it_finds_what_the_library_finds(place):

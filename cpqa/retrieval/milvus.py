@@ -7,7 +7,7 @@ __all__ = ['milvus_filter', 'MilvusEngine']
 
 # %% ../../nbs/retrieval/milvus.ipynb #a37aefa8
 import json
-import logging
+import logging.config
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,11 +18,19 @@ from ..core.errors import require
 from ..core.records import Hit
 from .engines import BM25_B, BM25_K1, EngineError, LibraryEngine
 
+# %% ../../nbs/retrieval/milvus.ipynb #f3ab8d51
+def _pymilvus() -> Any:
+    "pymilvus; its first import in a process leaves the logging of the process alone."
+    set_up = logging.config.dictConfig
+    logging.config.dictConfig = lambda config: None
+    try: return require('pymilvus', 'milvus')
+    finally: logging.config.dictConfig = set_up
+
 # %% ../../nbs/retrieval/milvus.ipynb #bd18f090
 _LONGEST = 65_535   # bytes of a text in Milvus
 
 def _documents_schema(client: Any) -> dict[str, Any]:
-    m = require('pymilvus', 'milvus')
+    m = _pymilvus()
     schema, text = client.create_schema(auto_id=False, enable_dynamic_field=False), m.DataType.VARCHAR
     schema.add_field('id', text, is_primary=True, max_length=128)
     schema.add_field('terms', text, max_length=_LONGEST, enable_analyzer=True, analyzer_params={'tokenizer': 'standard'})
@@ -36,7 +44,7 @@ def _documents_schema(client: Any) -> dict[str, Any]:
     return {'schema': schema, 'index_params': index, 'consistency_level': 'Strong'}
 
 def _passages_schema(client: Any, dim: int, far: bool) -> dict[str, Any]:
-    m = require('pymilvus', 'milvus')
+    m = _pymilvus()
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field('id', m.DataType.VARCHAR, is_primary=True, max_length=160)
     schema.add_field('document', m.DataType.VARCHAR, max_length=128)
@@ -68,7 +76,7 @@ class _Kept(LibraryEngine):
             raise EngineError(f'{uri!r} is no address of Milvus: give one like http://HOST:19530, or a file that ends in .db')
 
     def connect(self) -> Any:
-        milvus = require('pymilvus', 'milvus')
+        milvus = _pymilvus()
         if not self.far: require('milvus_lite', 'milvus')
         logging.getLogger('pymilvus').setLevel(logging.CRITICAL + 1)   # it prints what it raises
         pings: dict[str, Any] = {} if self.far else {'grpc_options': {'grpc.keepalive_time_ms': 2**31 - 1}}   # none, that is
