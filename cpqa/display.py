@@ -204,7 +204,8 @@ def _sources(answer: Answer) -> list[Text]:
 
 def _one_answer(answer: Answer, details: bool) -> list[Any]:
     "The question and all that answers it."
-    blocks: list[Any] = [Panel(Text('\n'.join(question_lines(answer)), style='bold'))]
+    asked = Text('\n'.join(question_lines(answer)), 'bold', no_wrap=False, overflow='fold')   # the box of a file is wrapped too
+    blocks: list[Any] = [Panel(asked)]
     if result := result_lines(answer): blocks.append(Text('\n'.join(map(plain, result)) + '\n', style='bold'))
     blocks += [Text(plain(line) + '\n') for line in own_lines(answer)]
     if claims_apart(answer):

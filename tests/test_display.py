@@ -39,9 +39,9 @@ def everything(text: str) -> Answer:
                   confidence=0.5, model=text or 'm', usage={'calls': 1, 'ms': 3.0}, first=text, terms={text: text})
 
 
-def shown(answer: Answer, width: int = 100, details: bool = False) -> str:
+def shown(answer: Answer, width: int = 100, details: bool = False, **how) -> str:
     console = Console(width=width, color_system=None)
-    with console.capture() as captured: console.print(answer_text(answer, details))
+    with console.capture() as captured: console.print(answer_text(answer, details), **how)
     return captured.get()
 
 
@@ -124,6 +124,13 @@ def test_a_message_and_its_second_question():
                                               'Note: tea was not found', 'Searched: toy.')]
         assert -1 not in order and order == sorted(order) and text.count('A long story.') < 25 and text.count('Searched') == 1
     assert Answer.from_json(one.to_json()) == one
+
+
+def test_a_question_is_whole_in_a_file_whose_lines_are_not_wrapped():
+    asked = 'I had a lump in my testicle out and they say seminoma stage 1, do I need the chemo ' + 'x' * 90 + ' now?'
+    for answer in (Answer(asked, 'No.'), Answer('A long story.', 'No.', read_as=asked)):
+        box = shown(answer, 80, soft_wrap=True).partition('╯')[0]
+        assert asked.replace(' ', '') in re.sub(r'[\s│─╭╮╰]', '', box)
 
 
 def test_an_empty_answer(): assert shown(Answer('Q', '')) and page(Answer('Q', '')).text_content().startswith('Q')
