@@ -19,7 +19,8 @@ from .core.errors import CpqaError
 from .core.progress import progress_bars
 from .core.records import Answer, failed_parts
 from .terminal import (FAILED, OneOf, as_command, asking_option, encoder_option, first_said, fraction, is_watched, kind_names,
-                           llm_choices, mistake, number, option, print_json, prompt_names, segmenter_choices, study_names)
+                           llm_choices, mistake, number, option, print_json, prompt_names, say,
+                           segmenter_choices, study_names)
 
 # %% ../nbs/cli_ask.ipynb #c8103e93
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ UNTIL = option('--until', metavar='YEAR', help='only papers published in or befo
 STUDY = option('--study', multiple=True, type=OneOf(study_names), metavar='KIND',
                help='only papers that report such a study, given once for each kind: {} (default: all)')
 
+_FORMATS, _FOR_PROGRAMS = ('text', 'markdown', 'json', 'bibtex', 'ris'), ('json', 'bibtex', 'ris')
+
 _MOST_USED = cloup.option_group('Used most',
     LIBRARY,
     option('--source', metavar='SOURCE',
@@ -43,6 +46,8 @@ _MOST_USED = cloup.option_group('Used most',
            help='what writes the answer: {} (default: none, sentences are quoted)'),
     SINCE,
     option('--json', 'as_json', is_flag=True, help='print the answer as JSON'),
+    option('--format', 'form', type=OneOf(lambda: _FORMATS), metavar='NAME',
+           help='how the answer is printed, {}: the last two are lists of the papers it cites (default: text)'),
     option('--details', is_flag=True, help='show how sure the answer is, and where its quotes stand'),
     option('--trace', is_flag=True, help='show the ladder, the routes and the sources'))
 
@@ -130,7 +135,7 @@ def one_text(words: Sequence[str]) -> str:
 
 def _written(qa: 'CancerQA', args: SimpleNamespace) -> Answer:
     "Asks with a language model."
-    shows, begun = is_watched(sys.stderr) and not args.as_json, list[Any]()
+    shows, begun = is_watched(sys.stderr) and args.form != 'json', list[Any]()
     def show(text: str):
         if not begun: begun.append(print('Draft, not checked yet:', file=sys.stderr))
         print(''.join(c if c.isprintable() or c == '\n' else ' ' for c in text), end='', file=sys.stderr, flush=True)
@@ -151,17 +156,35 @@ def _answer(args: SimpleNamespace) -> Answer:
     return _written(qa, args)
 
 # %% ../nbs/cli_ask.ipynb #0b304ec2
+def _form(args: SimpleNamespace) -> str:
+    "How the answer is printed; --json is short for --format json."
+    if args.as_json and args.form not in (None, 'json'):
+        raise CpqaError(f'--json and --format {args.form} are two ways to print an answer: give one of them')
+    form = 'json' if args.as_json else args.form or 'text'
+    if args.trace and form not in ('text', 'json'): raise CpqaError(f'--trace is printed as text or JSON: leave it or --format {form} out')
+    return form
+
+def _print_references(answer: Answer, form: str):
+    "The papers alone on the standard output; words that matter, and that nothing is cited, beside it."
+    from cpqa.references import FORMS
+    if answer.first and not is_watched(sys.stderr): say(answer.first, sys.stderr)   # where somebody watches it was said at once
+    if text := FORMS[form](answer): print(text, end='')
+    elif answer.kind != 'help': print('cpqa: the answer cites no paper, so nothing is listed', file=sys.stderr)
+
 def _print_answer(answer: Answer, args: SimpleNamespace):
     from rich.console import Console
 
-    from cpqa.display import answer_text, trace_text
-    if args.as_json: return print_json({k: v for k, v in answer.to_dict().items() if k != 'trace' or args.trace})
+    from cpqa.display import answer_markdown, answer_text, trace_text
+    if args.form == 'json': return print_json({k: v for k, v in answer.to_dict().items() if k != 'trace' or args.trace})
+    if args.form == 'markdown': return print(answer_markdown(answer, args.details))
+    if args.form != 'text': return _print_references(answer, args.form)
     console = Console()
     with console.capture() as text:   # rich would end the program where the reader of its output has gone
         console.print(answer_text(answer, args.details), soft_wrap=not console.is_terminal and 'COLUMNS' not in os.environ)
         if args.trace: console.print('', trace_text(answer))
     print(text.get(), end='')
 
+# %% ../nbs/cli_ask.ipynb #a71c0001
 _STATUS = ('Exit status: 0 for an answer, 1 for an error, 2 where the command was not understood, 3 where the language model or PubMed '
            'failed and what else there is was shown.')
 _ASK = 'Answers a question, with quotes and PMIDs. Its words need no quotes around them; - reads the standard input.'
@@ -171,7 +194,8 @@ _ASK = 'Answers a question, with quotes and PMIDs. Its words need no quotes arou
          epilog=_STATUS, stopped='no answer was given, and nothing was changed')
 def ask_command(words: tuple[str, ...], **options: Any):
     args = SimpleNamespace(question=one_text(words), **options)
-    with first_said(args.question, args.as_json) as seen:
+    args.form = _form(args)
+    with first_said(args.question, args.form in _FOR_PROGRAMS) as seen:
         from msgspec.structs import replace
         answer = _answer(args)
         sweep()
@@ -182,7 +206,7 @@ def ask_command(words: tuple[str, ...], **options: Any):
 # %% ../nbs/cli_ask.ipynb #186811de
 def answer_to(
     question: str,
-    options: Sequence[str] = (),   # as on the command line, without --json and --trace
+    options: Sequence[str] = (),   # as on the command line; those that say how it is printed change nothing
 ) -> Answer:
     "The answer that `cpqa ask` would print. Raises `CpqaError`, also for an option that is not understood."
     try: given = ask_command.make_context('cpqa ask', ['-' if question == '-' else 'question', *options]).params

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, NetworkRefused, cases, project_files
 
-ROOMS = ['core', 'literature', 'retrieval', 'local_ncbi', 'testing', 'passages', 'answering', 'display', 'libraries', 'collecting',
-         'pipeline', 'doctor', 'evaluation', 'training', 'terminal', 'cli_eval', 'cli_library', 'cli_longform', 'cli_ask', 'cli',
-         'magic']   # arrows go left
+ROOMS = ['core', 'literature', 'retrieval', 'local_ncbi', 'testing', 'passages', 'answering', 'display', 'references', 'libraries',
+         'collecting', 'pipeline', 'doctor', 'evaluation', 'training', 'terminal', 'cli_eval', 'cli_library', 'cli_longform', 'cli_ask',
+         'cli', 'magic']   # arrows go left
 TOP_LEVEL = {'nbs', 'cpqa', 'tests', 'benchmarks', 'settings.ini', 'setup.py', '_quarto.yml', 'README.md', 'CHANGELOG.md', 'LICENSE',
              'constraints.txt', '.ci', 'Makefile', '.gitignore', '.gitattributes', 'MANIFEST.in', 'pytest.ini'}
 COMMAND = 'pip install -c constraints.txt -e ".[all]" && python -m pytest'

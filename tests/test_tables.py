@@ -7,7 +7,8 @@ from helpers import question, some
 from cpqa.evaluation.collections import Questions
 from cpqa.evaluation.runs import Outcome, Run, RunError, System, run
 from cpqa.evaluation.statistics import holm, mcnemar, paired_bootstrap, permutation, wilson
-from cpqa.evaluation.tables import compare, forest, latency, latex, markdown, per_question, table_rows, table, to_latex, to_markdown
+from cpqa.core.markup import latex, markdown
+from cpqa.evaluation.tables import compare, forest, latency, per_question, table_rows, table, to_latex, to_markdown
 
 
 def made(folder: Path, name: str, right: str, n: int = 10, failing: str = '') -> tuple[Run, dict]:

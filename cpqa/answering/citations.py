@@ -345,7 +345,8 @@ def cite(document: Document, span: Span, score: float) -> Citation:
     "The citation of the sentence at this place of a document."
     start, end = span
     return Citation(document.id, document.text[start:end], start, end, score, document.title, document.year,
-                    document.journal, document.url, source_of(document), document.status, study_kind(document))
+                    document.journal, document.url, source_of(document), document.status, study_kind(document),
+                    authors=document.authors, doi=document.doi)
 
 _PICKED = 0.4   # of a claim's words must stand in the sentence that is chosen for it
 

@@ -297,6 +297,8 @@ class Citation(Record, frozen=True):
     status: str = ''       # what became of the paper, as `Document.status` says it: 'corrected', 'expression of concern'
     study: str = ''        # what kind of study it is: 'randomised trial', 'guideline'; '' where that is not known
     differs: tuple[str, ...] = ()   # words that a model's quote of it lacks ('-word') or adds ('+word')
+    authors: tuple[str, ...] = ()   # as those of the document
+    doi: str = ''
 
     def __post_init__(self):
         _demand(bool(self.quote) and 0 <= self.start == self.end - len(self.quote),

@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['Values', 'Results', 'MARKS', 'interval_values', 'fault_counts', 'times', 'errors', 'kept_run', 'system_name',
            'made_of', 'content', 'file_name', 'check_parts', 'per_question', 'TableRow', 'table_rows',
-           'SystemComparison', 'compare', 'cell', 'caption', 'table', 'latex', 'markdown', 'to_markdown', 'to_latex',
-           'forest', 'latency']
+           'SystemComparison', 'compare', 'cell', 'caption', 'table', 'to_markdown', 'to_latex', 'forest', 'latency']
 
 # %% ../../nbs/evaluation/tables.ipynb #faf47f33
 import hashlib
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import require
+from ..core.markup import latex, markdown
 from ..core.records import Record
 from .collections import Question, Questions
 from .runs import Outcome, Run, RunError, systems
@@ -229,20 +229,6 @@ def table(
     return frame
 
 # %% ../../nbs/evaluation/tables.ipynb #4df89daa
-_LATEX = {'\\': r'\textbackslash{}', '~': r'\textasciitilde{}', '^': r'\textasciicircum{}', '<': r'\textless{}', '>': r'\textgreater{}',
-          '|': r'\textbar{}'} \
-         | {c: f'\\{c}' for c in '&%$#_{}'}
-
-def latex(text: str) -> str:
-    "A text as LaTeX shows it word for word, on one line."
-    text = ''.join(_LATEX.get(c, c) for c in ' '.join(text.split())).replace('--', '-{}-')
-    return f'{{{text[0]}}}{text[1:]}' if text[:1] in ('[', '*') else text   # after a line's end both would be read as a part of it
-
-def markdown(text: str) -> str:
-    "A text as Markdown shows it word for word in the cell of a table."
-    text = re.sub(r'([\\|*_`<$~])', r'\\\1', ' '.join(text.split()))
-    return re.sub(r'&(?=#?\w+;)', '&amp;', text)
-
 def _texts(frame: Any, escape: Callable[[str], str]) -> list[list[str]]:
     "Head and rows of a DataFrame as escaped texts, the index first."
     head = [str(frame.index.name or ''), *map(str, frame.columns)]
