@@ -12,7 +12,7 @@ many lists, it finds about what real questions find there (`like_real` sets both
 Each form is searched in a process of its own, on one thread, one question at a time, after twenty others: milliseconds by the clock and by
 the processor, on a busy machine the second is what counts; memory as the system counts it, and what of it is the process's own (the rest
 are mapped files, which the system takes back when it needs them); recall@10 against exact L2 over all questions, with its 95 % interval.
-`pq` is searched with more and more lists; `reached` is the fewest of these that find .95 and .99. 36 million vectors are not built:
+`pq` is searched with more and more lists; `reached` is the quickest of these that finds .95 and .99. 36 million vectors are not built:
 `at_36_million` is computed from the largest two sizes that have `pq`, by what its function says.
 """
 import argparse
@@ -164,7 +164,7 @@ def size_rows(folder: Path, n: int, asked: int, forms: list[str]) -> list[dict]:
 
 
 def reached(rows: list[dict]) -> list[dict]:
-    "For each size and recall, the fewest lists that find as many, how many times quicker than exact L2, and its part of the memory."
+    "For each size and recall, the quickest of the lists that find as many, how many times quicker than exact L2, and its part of the memory."
     out = []
     for n in sorted({r['vectors'] for r in rows}):
         exact, *others = [r for r in rows if r['vectors'] == n]
