@@ -164,7 +164,7 @@ def size_rows(folder: Path, n: int, asked: int, forms: list[str]) -> list[dict]:
 
 
 def reached(rows: list[dict]) -> list[dict]:
-    "For each size and recall, the quickest of the lists that find as many, how many times quicker than exact L2, and its part of the memory."
+    "For each size and recall, the quickest form that finds as many, how many times quicker than exact L2, and its part of the memory."
     out = []
     for n in sorted({r['vectors'] for r in rows}):
         exact, *others = [r for r in rows if r['vectors'] == n]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from cpqa import CancerQA
 from cpqa.answering.readers import Reading
-from cpqa.answering.safety import ABROAD, FIRST, danger, danger_model, first_words, language_note, language_of, tidied, words_alone
+from cpqa.answering.safety import ABROAD, FIRST, danger, danger_model, first_words, language_note, tidied, words_alone
+from cpqa.core.languages import language_of
 from cpqa.core.records import Answer
 from cpqa.evaluation.datasets import load
 from cpqa.terminal import first_said

@@ -5,12 +5,11 @@
 # %% auto #0
 __all__ = ['FIRST', 'ABROAD', 'tidied', 'word_marks', 'readings', 'DangerModel', 'danger_model', 'kinds_chances',
            'danger_outputs', 'marks_chances', 'group_chances', 'network_chances', 'danger', 'help_for', 'first_words',
-           'words_alone', 'words_with_errors', 'language_of', 'language_note', 'treatment_note']
+           'words_alone', 'words_with_errors', 'language_note', 'treatment_note']
 
 # %% ../../nbs/answering/safety.ipynb #d295f39a
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -23,6 +22,7 @@ import numpy as np
 from .danger_network import DANGERS, FIRST_HELP, MOST_READ, STANDS_ALONE, message_windows, shipped_danger
 from .subject import medicines_named
 from ..core.errors import MissingExtra
+from ..core.languages import language_of
 from ..core.word_lists import word_lists
 from ..retrieval.openvino_models import ModelError
 
@@ -231,25 +231,8 @@ def words_with_errors(question: str) -> Iterator[None]:
         if isinstance(question, str) and (said := first_words(question)): e.add_note(said)
         raise
 
-# %% ../../nbs/answering/safety.ipynb #939288c9
-_LANGUAGES = word_lists('languages')
-_SCRIPTS = {row['unicode']: row['name'] for row in _LANGUAGES['script']}
-_WORDS = {row['name']: set(row['words'].split()) for row in _LANGUAGES['language']}
-_HALF = set(_LANGUAGES['half'].split())
-
-def language_of(question: str) -> str:
-    "What a question is written in: 'English', another language or script by its name, or '' where nothing says."
-    letters = Counter(unicodedata.name(c, '?').split()[0].split('-')[0] for c in question if c.isalpha())
-    if letters and letters['LATIN'] < 0.5 * letters.total():
-        # Japanese holds Chinese characters too
-        script = 'HIRAGANA' if letters['HIRAGANA'] + letters['KATAKANA'] else letters.most_common(1)[0][0]
-        return _SCRIPTS.get(script, 'another script')
-    words = set(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", unicodedata.normalize('NFC', question).casefold().replace('’', "'")))
-    score = {name: sum(0.5 if w in _HALF else 1.0 for w in words & known) for name, known in _WORDS.items()}
-    best = max(score, key=lambda name: (score[name], name == 'English'))
-    return best if score[best] >= 1.5 or best == 'English' and score[best] else ''
-
 # %% ../../nbs/answering/safety.ipynb #5bf171ab
+_LANGUAGES = word_lists('languages')
 _PLEASE = {row['name']: row['please'] for kind in ('language', 'script') for row in _LANGUAGES[kind] if 'please' in row}
 
 def language_note(question: str) -> str:

@@ -21,6 +21,7 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extract_iter
 
 from ..core.errors import CpqaError
+from ..core.languages import language_of
 from ..core.records import Record
 from ..core.redaction import short
 from ..literature.cancer_lexicon import Lexicon, number_forms, spelled
@@ -204,8 +205,9 @@ class Speller:
         return _correct(self, text)
 
     def read(self, text: str) -> tuple[str, tuple[Respelled, ...], tuple[str, ...]]:
-        "The same with remarks for whoever asked; without a list of English words nothing is corrected, and they say so."
+        "The same with remarks for whoever asked; in another language, or without a list of English words, nothing is corrected."
         if not english_words(): return text, (), (_NO_LIST,)
+        if language_of(text) not in ('English', ''): return text, (), ()
         self.troubles.clear()
         text, changes = self.correct(text)
         return text, changes, (*(f'read {c.meant!r} for {c.written!r}' for c in changes), *self.troubles)
