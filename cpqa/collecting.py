@@ -27,7 +27,7 @@ from .core.storage import beside
 from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files_of, remembered_encoder, update_index
 from .literature.article_files import read_file
 from .literature.entrez import Entrez, clean_ids
-from .literature.harvest import HarvestError, Haul, Spool, Listed, fetch_pages, kept_ids, list_ids, spooling
+from .literature.harvest import HarvestError, Haul, Listed, NothingWanted, Spool, asked_there, fetch_pages, kept_ids, list_ids, spooling
 from .literature.library import Library, LibraryError, Origin, build_library, is_library
 from .literature.library_updates import Updated
 from .literature.polite_http import Trouble, Web, WebError
@@ -95,13 +95,24 @@ def _noted(listed: Listed, most: int | None) -> tuple[str, ...]:
     unlisted = [f'{short:,} of {listed.count:,} records could not be listed, since PubMed gives 9,999 of one day'] if short > 0 else []
     return (*(f'PubMed says: {w}' for w in listed.warnings), *unlisted)
 
-def _wanted(spool: Spool, entrez: Entrez, asked: str | Sequence[str], most: int | None) -> tuple[list[str], Got]:
+def _wanted(spool: Spool, entrez: Entrez, asked: str | Sequence[str], most: int | None) -> tuple[tuple[str, ...], Got]:
     "The ids to fetch: those that are written down already, or those that are found now."
-    if ids := kept_ids(spool): return ids, Got(len(ids), len(ids))
-    listed = list_ids(entrez, asked, most) if isinstance(asked, str) else Listed(tuple(asked)[:most], len(asked))
-    notes = _noted(listed, most)
-    if not listed.ids: raise HarvestError(f'PubMed finds nothing for {asked!r} ({"; ".join(notes) or "no warning"}): ask in other words')
-    return kept_ids(spool, listed.ids) or [], Got(listed.count, len(listed.ids), notes)
+    if (listed := kept_ids(spool)) is None:
+        listed = list_ids(entrez, asked, most) if isinstance(asked, str) else Listed(tuple(asked)[:most], len(asked))
+        if not listed.ids:
+            said = '; '.join(_noted(listed, most)) or 'no warning'
+            raise NothingWanted(f'PubMed finds nothing for {asked!r} ({said}): ask in other words')
+        kept_ids(spool, listed)
+    return listed.ids, Got(listed.count, len(listed.ids), _noted(listed, most))
+
+def _check_any(spool: Spool, otherwise: str):
+    "Raises `NothingWanted` where no page holds a document."
+    bad: list[tuple[str, str]] = []
+    for page in map(spool.page, spool.names):
+        if page.documents: return
+        bad += page.skipped
+    unread = f' ({len(bad):,} records could not be read, the first: {bad[0][0]}: {bad[0][1]})' if bad else ''
+    raise NothingWanted(f'{otherwise}{unread}: nothing was written')
 
 # %% ../nbs/collecting.ipynb #05c1d019
 def get_library(
@@ -120,6 +131,7 @@ def get_library(
     with shown_progress(making.progress) as show, spooling(_spool_of(out), request, making.afresh) as spool:
         wanted, got = _wanted(spool, entrez, query or asked, most)
         fetch_pages(spool, entrez, wanted, show)
+        _check_any(spool, f'PubMed has none of the {len(wanted):,} records that were asked for')
         return making.build(spool, out, [Origin(query, spool.asked, most)], show), got
 
 # %% ../nbs/collecting.ipynb #8981ffc6
@@ -128,22 +140,32 @@ def _changed(library: Library, entrez: Entrez) -> list[str]:
     held = {id for id in library.ids if id.isdigit()}
     found, revised = set[str](), set[str]()
     for o in library.manifest.origins:
-        if not o.query: return [id for id in library.ids if id in held]
+        if not o.query:   # a list: which of the records were on it is not known
+            revised |= held
+            continue
         since = (date.fromisoformat(o.asked) - timedelta(days=2)).strftime('%Y/%m/%d')
         found.update(list_ids(entrez, o.query, o.most).ids)
         revised.update(list_ids(entrez, o.query, since=since, revised=True).ids)
     return sorted(found - held | revised & held | held - found, key=int)
+
+def _out_of_date(folder: Path, request: dict[str, Any]) -> bool:
+    "Was a spool left behind by an update that has been made: of the same questions, as they were asked before?"
+    there = asked_there(folder)
+    return there.get('update of') == request['update of'] and there.get('asked') != request['asked']
 
 def refresh_library(folder: str | Path, making: Making = Making(), entrez: Entrez | None = None) -> tuple[Library, Updated]:
     "Brings a library up to date with PubMed, by the questions that made it. Raises `CpqaError`, and the same call then goes on."
     library, entrez = Library(folder), entrez or Entrez(cache=False)
     origins = library.manifest.origins
     if not origins: raise LibraryError(f'{folder} was not made from a question to PubMed: give the files that bring it up to date')
-    request = {'update': [o.to_dict() for o in origins]}
-    with shown_progress(making.progress) as show, spooling(_spool_of(Path(folder)), request, making.afresh) as spool:
-        ids = kept_ids(spool)
-        if ids is None: ids = kept_ids(spool, _changed(library, entrez)) or []
-        fetch_pages(spool, entrez, ids, show)
+    request = {'update of': [[o.query, o.most] for o in origins], 'asked': [o.asked for o in origins]}
+    place = _spool_of(Path(folder))
+    afresh = making.afresh or _out_of_date(place, request)
+    with shown_progress(making.progress) as show, spooling(place, request, afresh) as spool:
+        if (wanted := kept_ids(spool)) is None:
+            ids = tuple(_changed(library, entrez))
+            kept_ids(spool, wanted := Listed(ids, len(ids)))
+        fetch_pages(spool, entrez, wanted.ids, show)
         now = [replace(o, asked=max(o.asked, spool.asked)) for o in origins]
         return making.update(spool, library, show, now)
 
@@ -167,6 +189,16 @@ def sifted(records: Iterable[Document | Deleted | Skipped], keep: str) -> Iterat
 NLM = 'https://ftp.ncbi.nlm.nih.gov/pubmed/'   # with `baseline/` and `updatefiles/`
 _NAME = re.compile(r'pubmed\d\dn(\d{4,})\.xml\.gz')
 
+_MD5 = re.compile(rb'\b[0-9a-f]{32}\b')
+
+def _unspoilt(path: Path) -> Path:
+    "The path of a file. Raises `HarvestError` where an MD5 lies beside it and is of other bytes."
+    beside = path.with_name(f'{path.name}.md5')
+    said = _MD5.findall(beside.read_bytes()) if path.is_file() and beside.is_file() else []
+    if said and md5(path.read_bytes()).hexdigest() != said[0].decode():
+        raise HarvestError(f'{path} is not the file that {beside.name} beside it was made of: get both again')
+    return path
+
 class Files:
     "PubMed's files in a folder or at an address, by their numbers."
     def __init__(self, place: str):
@@ -188,11 +220,13 @@ class Files:
         return [names[n] for n in range(first, last + 1)]
 
     def fetched(self, name: str, folder: Path) -> Path:
-        "The file of a name, in `folder` if it had to be fetched."
-        if not self.web: return Path(self.place) / name
-        said = re.search(rb'\b[0-9a-f]{32}\b', self._ask(f'{name}.md5', bool))
+        "The file of a name, in `folder` if it had to be fetched. Raises `HarvestError` where it is not the one whose MD5 lies beside it."
+        if not self.web: return _unspoilt(Path(self.place) / name)
+        def holds_one(body: bytes):
+            if not _MD5.search(body): raise Trouble('it holds no MD5')
+        said = _MD5.findall(self._ask(f'{name}.md5', holds_one))[0]
         def whole(body: bytes):
-            if said and md5(body).hexdigest() != said[0].decode(): raise Trouble('its MD5 is not what NLM says')
+            if md5(body).hexdigest() != said.decode(): raise Trouble('its MD5 is not what NLM says')
         (folder / name).write_bytes(self._ask(name, whole))
         return folder / name
 
@@ -202,7 +236,9 @@ def named_files(given: Sequence[str], place: str) -> list[tuple[str, bool]]:
     out: list[tuple[str, bool]] = []
     for item in given:
         if m := re.fullmatch(r'(\d{1,5})(?:-(\d{1,5}))?', item):
-            out += [(name, True) for name in Files(place).numbered(int(m[1]), int(m[2] or m[1]))]
+            first, last = int(m[1]), int(m[2] or m[1])
+            if last < first: raise HarvestError(f'{item} ends before it begins: give the smaller number first')
+            out += [(name, True) for name in Files(place).numbered(first, last)]
         else: out += [(str(path), False) for path in files_of(item)]
     return out
 
@@ -216,15 +252,26 @@ def _read_page(path: Path, keep: str, held: set[str]) -> Haul:
     held.update(d.id for d in documents)
     return Haul(tuple(documents), tuple(deleted), tuple(skipped))
 
-def _stream(spool: Spool, files: list[tuple[str, bool]], keep: str, place: str, progress: Progress, held: set[str]):
-    "Reads the files into the spool, one page each, but for those that are there."
-    at = Files(place)
+def _page_names(files: list[tuple[str, bool]]) -> list[str]:
+    "A name for the page of each file, which holds all files up to it: what stands in a page depends on those before."
+    digest, out = sha256(), list[str]()
     for n, (name, far) in enumerate(files):
+        digest.update(f'{name}\n{far}\n'.encode())
+        out.append(f'{n:06}-{digest.hexdigest()[:12]}')
+    return out
+
+def _stream(spool: Spool, files: list[tuple[str, bool]], keep: str, place: str, progress: Progress, held: set[str]):
+    "Reads the files into the spool, one page each, but for those that are there; pages behind the first file that is another are dropped."
+    at, pages = Files(place), _page_names(files)
+    if spool.names and not {*spool.names} & {*pages}:
+        raise HarvestError(f'{spool.folder} holds what came of other files: give those again to go on with them, or drop it by --afresh')
+    for stale in {*spool.names} - {*pages}: spool.drop(stale)
+    for n, ((name, far), page) in enumerate(zip(files, pages)):
         progress('reading files', n, len(files))
-        if (page := f'{n:06}') in spool:
+        if page in spool:
             held.update(d.id for d in spool.page(page).documents)
             continue
-        path = at.fetched(name, spool.folder) if far else Path(name)
+        path = at.fetched(name, spool.folder) if far else _unspoilt(Path(name))
         spool.put(page, _read_page(path, keep, held))
         if path.parent == spool.folder: path.unlink()
     progress('reading files', len(files), len(files))
@@ -243,8 +290,9 @@ def baseline_library(
     check_encoder(making.encoder)
     if keep: parse(keep)   # what is wrong is refused before anything is read
     named = named_files(files, place)
-    with shown_progress(making.progress) as show, spooling(_spool_of(out), {'files': named, 'keep': keep}, making.afresh) as spool:
+    with shown_progress(making.progress) as show, spooling(_spool_of(out), {'files from': place, 'keep': keep}, making.afresh) as spool:
         _stream(spool, named, keep, place, show, set())
+        _check_any(spool, f'no record in {len(named):,} files matches {keep!r}' if keep else f'no document in {len(named):,} files')
         return making.build(spool, out, [Origin(keep, spool.asked)] if keep else [], show)
 
 def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None = None, making: Making = Making(),
@@ -256,7 +304,7 @@ def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None
     queries = [o.query for o in library.manifest.origins if o.query]
     keep = keep if keep is not None else queries[0] if len(queries) == 1 else ''
     if keep: parse(keep)
-    request = {'update': named, 'keep': keep}
+    request = {'update files from': place, 'keep': keep}
     with shown_progress(making.progress) as show, spooling(_spool_of(Path(folder)), request, making.afresh) as spool:
         _stream(spool, named, keep, place, show, set(library.ids))
         return making.update(spool, library, show)

@@ -1,5 +1,6 @@
 """What cells cannot show of a library from PubMed: commands that are killed and given again, updates that are killed, and two at once."""
 import gzip
+import hashlib
 import json
 import multiprocessing
 import os
@@ -173,8 +174,9 @@ def nlm(tmp_path, monkeypatch):
     "A folder that is served in the place of NLM's: a file of it is written by its folder, number and documents."
     def write(folder: str, n: int, documents):
         (tmp_path/'nlm'/folder).mkdir(parents=True, exist_ok=True)
-        with gzip.open(tmp_path/'nlm'/folder/f'pubmed26n{n:04}.xml.gz', 'wb') as f: write_pubmed(documents, f)
-        (tmp_path/'nlm'/folder/f'pubmed26n{n:04}.xml.gz.md5').touch()
+        path = tmp_path/'nlm'/folder/f'pubmed26n{n:04}.xml.gz'
+        with gzip.open(path, 'wb') as f: write_pubmed(documents, f)
+        path.with_name(f'{path.name}.md5').write_text(f'MD5({path.name})= {hashlib.md5(path.read_bytes()).hexdigest()}')
     server = ThreadingHTTPServer(('127.0.0.1', 0), partial(Quiet, directory=str(tmp_path/'nlm')))
     monkeypatch.setattr(collecting, 'NLM', f'http://127.0.0.1:{server.server_port}/')
     threading.Thread(target=server.serve_forever, daemon=True).start()
