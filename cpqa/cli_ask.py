@@ -35,8 +35,6 @@ UNTIL = option('--until', metavar='YEAR', help='only papers published in or befo
 STUDY = option('--study', multiple=True, type=OneOf(study_names), metavar='KIND',
                help='only papers that report such a study, given once for each kind: {} (default: all)')
 
-_FORMATS, _FOR_PROGRAMS = ('text', 'markdown', 'json', 'bibtex', 'ris'), ('json', 'bibtex', 'ris')
-
 _MOST_USED = cloup.option_group('Used most',
     LIBRARY,
     option('--source', metavar='SOURCE',
@@ -46,8 +44,6 @@ _MOST_USED = cloup.option_group('Used most',
            help='what writes the answer: {} (default: none, sentences are quoted)'),
     SINCE,
     option('--json', 'as_json', is_flag=True, help='print the answer as JSON'),
-    option('--format', 'form', type=OneOf(lambda: _FORMATS), metavar='NAME',
-           help='how the answer is printed, {}: the last two are lists of the papers it cites (default: text)'),
     option('--details', is_flag=True, help='show how sure the answer is, and where its quotes stand'),
     option('--trace', is_flag=True, help='show the ladder, the routes and the sources'))
 
@@ -75,7 +71,11 @@ _FOUND = cloup.option_group('How it is found',
     option('--threshold', type=fraction, metavar='P',
            help='read only passages that are relevant with at least this probability, 0 to 1 (default: all)'))
 
+_FORMATS, _FOR_PROGRAMS = ('text', 'markdown', 'json', 'bibtex', 'ris'), ('json', 'bibtex', 'ris')
+
 _READ = cloup.option_group('How it is answered',
+    option('--format', 'form', type=OneOf(lambda: _FORMATS), metavar='NAME',
+           help='how the answer is printed, {}: the last two are lists of the papers it cites (default: text)'),
     option('--quotes', type=number, default=3, metavar='N', help='sentences that are quoted at most (default 3)'),
     option('--abstain-below', type=fraction, metavar='P',
            help='give no answer where the evidence answers with less than this probability, 0 to 1 (default: see the notebook on it)'))

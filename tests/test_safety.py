@@ -230,9 +230,11 @@ FOREIGN = {
 }
 IN_DANGER_ABROAD = ['ich will nicht mehr leben', 'Mein Mann atmet nicht', 'no puedo respirar', 'quiero morir',
                     "je n'arrive plus à respirer", "J’ai envie de mourir", 'non riesco a respirare', 'voglio morire',
-                    'não consigo respirar', 'quero morrer']
+                    'não consigo respirar', 'quero morrer', 'quiero morirme', 'je ne veux plus vivre', 'je veux en finir avec la vie',
+                    'хочу умереть', 'я не могу дышать', '我想死', '我爸爸吐血了']
 SAFE_ABROAD = ['Was ist die Suizidgentherapie?', '¿Es eficaz la terapia con gen suicida?', 'Le tabac fait-il mourir les cellules ?',
-               'Qual è la mortalità del melanoma?', 'Quantas pessoas morrem de câncer de mama?']
+               'Qual è la mortalità del melanoma?', 'no quiero morir de cáncer', 'je veux en finir avec ce traitement',
+               'Я не хочу умереть от рака', '我不想死，肺癌能治好吗？', 'Quantas pessoas morrem de câncer de mama?']
 
 
 @pytest.mark.parametrize('kind', PEOPLE)
@@ -329,7 +331,7 @@ def test_a_question_in_another_language_gets_a_note(language):
 def test_english_with_foreign_words_gets_none(question): assert language_note(question) == ''
 
 
-def test_danger_in_five_other_languages():
+def test_danger_in_seven_other_languages():
     for q in IN_DANGER_ABROAD:
         said = first_words(q)
         assert 'findahelpline.com' in said and any(said.startswith(f) and said != f for f in FIRST.values()), q

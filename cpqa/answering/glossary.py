@@ -32,6 +32,7 @@ class Term(Record, frozen=True):
     beside: tuple[str, ...] = ()
     everyday: bool = False
     source: str = ''     # 'MeSH' for its scope notes; '' for our own words
+    sign: str = ''       # a pattern that is the term by itself, its form in the first group: 'HR 0.7'; '' for none
 
 GLOSSARY_FILE = Path(str(files('cpqa'))) / 'data' / 'glossary.jsonl'
 
@@ -50,8 +51,10 @@ class Vocabulary:
     def __init__(self, *lists: Iterable[Term]):
         self._ends: dict[tuple[str, ...], tuple[Term, str]] = {}
         self._longest, self._capitals = 1, set[str]()
+        self._signs = list[tuple[re.Pattern[str], Term]]()
         for term in (t for terms in lists for t in terms):
             for form in (term.name, *term.forms): self._add(form, term)
+            if term.sign: self._signs.append((re.compile(r'(?<![^\W_])' + term.sign), term))
 
     def _add(self, form: str, term: Term):
         *front, last = path = [w if is_short(w) else _key(w) for w in word_path(form)] or ['']
@@ -71,6 +74,8 @@ class Vocabulary:
                           (1, None))
             if hit and (not hit[0].beside or any(map(stands, hit[0].beside))): seen.setdefault(hit[0].name, hit)
             i += n
+        for sign, term in self._signs:
+            if term.name not in seen and (m := sign.search(text)): seen[term.name] = term, m[1]
         return list(seen.values())
 
 @cache

@@ -243,14 +243,16 @@ def language_note(question: str) -> str:
             f'Ask in English, with the names of drugs and illnesses as they stand on your papers. {_PLEASE.get(language, "")}').rstrip()
 
 # %% ../../nbs/answering/safety.ipynb #57097002
-_STOPS = re.compile(r"\b(?:stop|stopping|come off|coming off|pause|pausing|skip|skipping|quit|break from|go without|refuse|"
-                    r"refusing|give up|not take|don['’]t take)\b", re.I)
-_TREATMENT = re.compile(r'\b(?:tablets?|pills?|jabs?|treatments?|medicines?|medications?|drugs?|chemo\w*|radio\w*|hormones?|'
-                        r'immunotherapy|therapy|infusions?)\b', re.I)
+_TREATMENT = (r'(?:tablets?|pills?|jabs?|treatments?|medicines?|medications?|drugs?|chemo\w*|radio\w*|hormones?|immunotherapy|therapy|'
+              r'infusions?)')
+_STOPS = re.compile(
+    r"\b(?:stop|stopping|come off|coming off|pause|pausing|skip|skipping|quit|break from|go without|refuse|refusing|give up|not take|"
+    r"don['’]t take)\b(?P<what>(?:[ -](?:(?!and\b|or\b|but\b|during\b|after\b|before\b|with\b|from\b|in\b|while\b)[\w'’-]+)){0,5})",
+    re.I)
 _KEEP_ON = ('Do not stop, pause or change a treatment because of what you read here. Papers speak of groups of people: ask those who '
             'treat you first.')
 
 def treatment_note(question: str) -> str:
     "A note where a question speaks of stopping a treatment, or ''."
-    text = question[:MOST_READ]
-    return _KEEP_ON if _STOPS.search(text) and (_TREATMENT.search(text) or medicines_named(text)) else ''
+    stopped = [m['what'] for m in _STOPS.finditer(question[:MOST_READ])]
+    return _KEEP_ON if any(re.search(rf'\b{_TREATMENT}\b', what, re.I) or medicines_named(what) for what in stopped) else ''

@@ -27,5 +27,6 @@ def language_of(question: str) -> str:
         return _SCRIPTS.get(script, 'another script')
     words = set(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", unicodedata.normalize('NFC', question).casefold().replace('’', "'")))
     score = {name: sum(0.5 if w in _HALF else 1.0 for w in words & known) for name, known in _WORDS.items()}
+    score['Spanish'] += 1.5 * any(c in question for c in '¿¡')   # no other language has them
     best = max(score, key=lambda name: (score[name], name == 'English'))
     return best if score[best] >= 1.5 or best == 'English' and score[best] else ''
