@@ -25,9 +25,10 @@ keeping = CommandGroup('library', help="a PubMed of one's own: from a question, 
 
 _OUT = option('--out', required=True, metavar='DIR', help='the directory to write; a library there is replaced')
 _ENCODER = encoder_option('what makes the vectors')
-_SEGMENTER = option('--segmenter', metavar='NAME', choices=segmenter_choices,
-                    help='how documents are cut into passages: {} (default: sentences)')
-_MEMORY = memory_option()
+def _segmenter(default: str = 'sentences') -> Any:
+    return option('--segmenter', metavar='NAME', choices=segmenter_choices,
+                  help=f'how documents are cut into passages: {{}} (default: {default})')
+_SEGMENTER, _MEMORY = _segmenter(), memory_option()
 _TERMS = option('--no-vectors', is_flag=True, help='terms only: needs no extra, for bm25 search')
 _AFRESH = option('--afresh', is_flag=True, help='drop what an earlier command of another request left unfinished')
 def _place(usual: str) -> Any:
@@ -48,10 +49,14 @@ def _made(library: 'Library', where: str) -> str:
 
 # %% ../nbs/cli_library.ipynb #f0a70002
 def _found(said: dict[str, Any]) -> str:
-    "How much the form of a library's vectors finds; '' where that was not measured."
+    "How much the form of a library's vectors finds, and against what that was measured; '' where it was not."
     r = said.get('recall')
     if not r: return ''
-    return f"{r['@10']:.1%} of the nearest 10, {r['@100']:.1%} of 100, for {r['queries']:,} passages among {r['of']:,}"
+    found = f"{r['@10']:.1%} of the nearest 10, {r['@100']:.1%} of 100, for {r['queries']:,} passages among {r['of']:,}"
+    if 'in_eight_bits' not in r: return found
+    before = _found({'recall': r.get('of_exact')})
+    left = f"{found}, of which {r['in_eight_bits']:,} were left in eight bits alone"
+    return f'{left}; when all were exact: {before}' if before else left
 
 def form_told(library: 'Library') -> list[str]:
     "Of which documents the vectors are, their form, why, and what it finds, in lines; none where they are exact and of all."
@@ -114,7 +119,7 @@ def _embed(library: str, encoder: str | None, segmenter: str | None, memory: int
              cloup.argument('library', metavar='DIR'),
              option('--files', multiple=True, metavar='FILE...', help="NLM's update files, or their numbers, in the place of PubMed"),
              option('--keep', metavar='QUERY', help='with --files: what is kept of them (default: as when the library was built)'),
-             _place('updatefiles'), _ENCODER, _SEGMENTER, _AFRESH,
+             _place('updatefiles'), _ENCODER, _segmenter('that of the library'), _AFRESH,
              short_help='bring a library up to date', stopped=_GOES_ON, many=['--files'])
 def _update(library: str, files: tuple[str, ...], keep: str | None, place: str | None, encoder: str | None, segmenter: str | None,
             afresh: bool):
@@ -128,14 +133,18 @@ def _update(library: str, files: tuple[str, ...], keep: str | None, place: str |
     print(f'{what.new:,} new, {what.revised:,} revised, {what.withdrawn:,} withdrawn{older}: {_made(updated, library)}')
 
 # %% ../nbs/cli_library.ipynb #6a14dfe9
-@keeping.add('merge', 'make one library of several; of two versions of a record the later stays',
-             cloup.argument('libraries', nargs=-1, required=True, metavar='DIR...'), _OUT, _TERMS, _ENCODER, _SEGMENTER,
-             stopped='the libraries are as they were')
-def _merge(libraries: tuple[str, ...], out: str, no_vectors: bool, encoder: str | None, segmenter: str | None):
+_FIRST = 'that of the first library that has vectors'
+
+@keeping.add('merge', 'make one library of several, with vectors where they have them; of two versions of a record the later stays',
+             cloup.argument('libraries', nargs=-1, required=True, metavar='DIR...'), _OUT, _TERMS,
+             encoder_option('what makes the vectors', _FIRST), _segmenter(_FIRST), memory_option(_FIRST),
+             short_help='make one library of several', stopped='the libraries are as they were')
+def _merge(libraries: tuple[str, ...], out: str, no_vectors: bool, encoder: str | None, segmenter: str | None, memory: int | None):
     from cpqa.collecting import merge_libraries
     with progress_bars() as progress:
-        library = merge_libraries(libraries, out, _making(progress, encoder, segmenter, no_vectors))
+        library = merge_libraries(libraries, out, _making(progress, encoder, segmenter, no_vectors, memory=memory))
     print(_made(library, out))
+    for line in form_told(library): print(line)
 
 def _line(path: Path, found: Any) -> dict[str, Any]:
     "What is said of a library in a list."

@@ -24,7 +24,7 @@ from .core.progress import Progress, shown_progress
 from .core.records import Document, Record
 from .core.retries import Patience
 from .core.storage import beside
-from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files_of, remembered_encoder, update_index
+from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files_of, remembered_encoder, segmenter_of, update_index
 from .literature.article_files import read_file
 from .literature.entrez import Entrez, clean_ids
 from .literature.harvest import HarvestError, Haul, Listed, NothingWanted, Spool, asked_there, fetch_pages, kept_ids, list_ids, spooling
@@ -309,10 +309,34 @@ def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None
         _stream(spool, named, keep, place, show, set(library.ids))
         return making.update(spool, library, show)
 
+# %% ../nbs/collecting.ipynb #b6d4000a
+def _told(library: Library) -> dict[str, Any]: return library.manifest.parts[VectorPart.name]
+
+def _check_alike(libraries: Sequence[Library], key: str, how: str, do: str):
+    "Raises `LibraryError`, which says what to `do`, where two libraries with vectors were made in different ways."
+    first = libraries[0]
+    for other in libraries[1:]:
+        if (one := _told(first).get(key) or 'all') != (two := _told(other).get(key) or 'all'):
+            raise LibraryError(f'the vectors of {first.folder.name} and {other.folder.name} are {how} ({one} and {two}): {do}')
+
+def _making_of(libraries: Sequence[Library], making: Making) -> Making:
+    "How libraries with vectors are made one: as is asked, or else as the first of them was. Raises `LibraryError`."
+    if not libraries:
+        if making.encoder is None and (making.segmenter or making.memory):
+            raise LibraryError('none of these libraries has vectors: say by --encoder what makes them, or leave out segmenter and memory')
+        return Making(making.encoder is not None, making.encoder, making.segmenter, progress=making.progress, memory=making.memory)
+    do = 'say by {} which is meant, and what was made otherwise is embedded anew'
+    if making.encoder is None: _check_alike(libraries, 'encoder', 'made by different encoders', do.format('--encoder'))
+    if making.segmenter is None: _check_alike(libraries, 'splitter', 'of passages cut in different ways', do.format('--segmenter'))
+    _check_alike(libraries, 'where', 'of documents that match different queries', 'make them alike by  cpqa library embed --afresh, or '
+                 'merge terms alone by --no-vectors and make the vectors by  cpqa library embed')
+    first = libraries[0]
+    return Making(True, making.encoder or remembered_encoder(first), segmenter_of(first, making.segmenter), progress=making.progress,
+                  memory=making.memory or _told(first).get('memory'))
+
 # %% ../nbs/collecting.ipynb #29133255
 def _take_over(model: CachedEncoder, library: Library):
     "Keeps the vectors of a library's passages, by the texts they were made of."
-    if VectorPart.name not in library.manifest.parts: return
     vectors, ids = Vectors(library, model), iter(library.ids)
     while some := list(islice(ids, 1000)):
         rows = [(d, r) for d in library.documents(some) for r in vectors.rows_of(d.id)]
@@ -321,18 +345,21 @@ def _take_over(model: CachedEncoder, library: Library):
         model.know(texts, vectors.of_rows([r for _, r in rows]))
 
 def merge_libraries(folders: Sequence[str | Path], out: str | Path, making: Making = Making()) -> Library:
-    "Builds one library of several, read in this order. Raises `CpqaError`."
+    "Builds one library of several, read in this order, as they were made unless `making` says otherwise. Raises `CpqaError`."
     libraries, out = [Library(f) for f in folders], Path(out)
     if len(libraries) < 2: raise LibraryError('one library is nothing to merge: give two or more')
     if out.resolve() in [library.folder for library in libraries]:
         raise LibraryError(f'{out} is one of those to merge: choose another place')
     _check_free(out)
+    made = [library for library in libraries if making.vectors and VectorPart.name in library.manifest.parts]
+    how = _making_of(made, making) if making.vectors else making
     origins = list(dict.fromkeys(o for library in libraries for o in library.manifest.origins))
     with shown_progress(making.progress) as show, spooling(_spool_of(out), {'merge': [str(f) for f in folders]}, True) as spool:
-        if model := making.model(spool, show):
-            for library in libraries: _take_over(model, library)
-        return build_index([iter(library) for library in libraries], out, making.vectors, model, show, segmenter=making.segmenter,
-                           origins=origins, named=making.encoder)
+        if model := how.model(spool, show):
+            for library in made:
+                if making.encoder is None or _told(library).get('encoder') == model.describe(): _take_over(model, library)
+        return build_index([iter(library) for library in libraries], out, how.vectors, model, show, segmenter=how.segmenter,
+                           origins=origins, memory=how.memory, named=how.encoder, where=_told(made[0]).get('where', '') if made else '')
 
 # %% ../nbs/collecting.ipynb #efca3eda
 def libraries_in(folder: str | Path) -> list[tuple[Path, Library | CpqaError]]:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['AnyEncoder', 'DEMO_VECTORS', 'check_encoder', 'encoder_of', 'remembered_encoder', 'document_of', 'files_of',
-           'sources_of', 'build_index', 'update_index', 'of_which', 'embed_library', 'check_library', 'kept_library',
-           'demo_library']
+           'sources_of', 'build_index', 'segmenter_of', 'update_index', 'of_which', 'embed_library', 'check_library',
+           'kept_library', 'demo_library']
 
 # %% ../nbs/libraries.ipynb #acc161f6
 import hashlib
@@ -148,6 +148,7 @@ def build_index(
     origins: Iterable[Origin] = (),      # what PubMed was asked for, if it was
     memory: int | None = None,           # bytes that a search of the vectors may read; None: as their number asks
     named: AnyEncoder | None = None,     # what to remember in the place of an encoder that wraps it
+    where: str = '',                     # a query in PubMed's language: only documents that it finds get vectors; '': all
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
     if not vectors and (segmenter is not None or memory is not None):
@@ -157,11 +158,11 @@ def build_index(
     found, parts = sources_of(sources), []
     with shown_progress(progress) as show:
         if vectors:
-            parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(named or encoder), memory))
+            parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(named or encoder), memory, where))
         return build_library(found, out, parts, show, wait, origins)
 
 # %% ../nbs/libraries.ipynb #9414280e
-def _segmenter_of(library: Library, given: str | Segmenter | None) -> str | Segmenter | None:
+def segmenter_of(library: Library, given: str | Segmenter | None) -> str | Segmenter | None:
     "What cut a library's passages: the one given, or the one of the name and sizes in the manifest."
     said = library.manifest.parts['vectors'].get('splitter') or {}
     if given is not None or said == SentenceSplitter().describe(): return given
@@ -184,7 +185,7 @@ def update_index(
     check_encoder(encoder)
     with shown_progress(progress) as show:
         made = library.manifest.parts.get(VectorPart.name)
-        parts = [_vectors(encoder_of(encoder, show), _segmenter_of(library, segmenter), _lasting(named or encoder),
+        parts = [_vectors(encoder_of(encoder, show), segmenter_of(library, segmenter), _lasting(named or encoder),
                           made.get('memory'))] if made else []
         return update_library(folder, found, parts, show, wait, origins)
 

@@ -204,10 +204,10 @@ def encoder_option(what: str = 'what makes the vectors', default: str = 'that of
     "The option --encoder, which several commands have."
     return option('--encoder', metavar='NAME', choices=encoder_choices, help=f'{what}: a folder, or {{}} (default: {default})')
 
-def memory_option() -> Any:
+def memory_option(default: str = 'as their number asks') -> Any:
     "The option --memory, which the commands have that make vectors."
     return option('--memory', type=size, metavar='SIZE',
-                  help='what a search of the vectors may read, as in 4GB: they are compressed to fit (default: as their number asks)')
+                  help=f'what a search of the vectors may read, as in 4GB: they are compressed to fit (default: {default})')
 
 # %% ../nbs/terminal.ipynb #f0a80003
 _ASKING: dict[str, tuple[str, dict[str, Any]]] = {

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import NIGHTLY
-from helpers import CPQA, complaint, environment, good, held, hidden, inside
+from helpers import CPQA, complaint, environment, good, held, hidden, inside, write_beir
 from msgspec.structs import replace
 
 from cpqa import collecting
@@ -32,6 +32,8 @@ from cpqa.literature.library_updates import update_library
 from cpqa.literature.pubmed import Deleted
 from cpqa.literature.pubmed_writer import write_pubmed
 from cpqa.local_ncbi.entrez_server import EntrezServer
+from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.retrieval.openvino_models import shipped
 from cpqa.retrieval.term_search import TermRetriever
 
 FAULTS = '429=2,efetch:500=5%,efetch:cut=5%,efetch:lose=5%,esearch:html=1,epost:down=1,efetch:short=5%,slow=0.02'
@@ -259,3 +261,50 @@ def test_what_a_build_takes_is_told(tmp_path):
     assert re.search(r'a document +[\d,]+ bytes \(documents [\d,]+, terms [\d,]+\)\n', told) and ' documents of terms' in told
     _update(tmp_path/'library')
     assert Library(tmp_path/'library').manifest.rates == m.rates
+
+
+def _built(folder: Path, some: slice, *words) -> Path:
+    write_beir(folder.with_suffix('.jsonl'), list(PAPERS.values())[some])
+    good('index', 'build', folder.with_suffix('.jsonl'), '--out', folder, *words, how=inside)
+    return folder
+
+
+def test_a_merged_library_is_made_as_its_libraries_were(tmp_path, monkeypatch):
+    "Segmenter, encoder and memory are those of the first that has vectors, though one without stands before it; no text is embedded twice."
+    how = ('--segmenter', 'fixed:40:10', '--encoder', f'prepared:{shipped("bi-encoder")}', '--memory', '2kB')
+    bare = _built(tmp_path/'bare', slice(0, 1), '--no-vectors')
+    a, b = _built(tmp_path/'a', slice(0, 3), *how), _built(tmp_path/'b', slice(3, 5), *how[:4])
+    asked, encode = [], EmbeddedEncoder.encode
+    monkeypatch.setattr(EmbeddedEncoder, 'encode', lambda self, texts, kind='document': asked.extend(texts) or encode(self, texts, kind))
+    said = good('library', 'merge', bare, a, b, '--out', tmp_path/'out', how=inside)
+    one, of_a = (Library(folder).manifest.parts['vectors'] for folder in (tmp_path/'out', a))
+    assert not asked and 'vectors: sq8, ' in said and 'of the 2.0 kB allowed' in said.replace('more than the', 'of the')
+    assert {key: one[key] for key in ('splitter', 'encoder', 'named', 'memory')} == {key: of_a[key] for key in
+                                                                                   ('splitter', 'encoder', 'named', 'memory')}
+    assert one['splitter'] == {'segmenter': 'fixed', 'words': 40, 'overlap': 10} and len(Library(tmp_path/'out')) == 5
+    good('library', 'merge', a, b, '--memory', '1MB', '--out', tmp_path/'out', how=inside)
+    assert (said := Library(tmp_path/'out').manifest.parts['vectors'])['memory'] == 1_000_000 and said['form'] == 'exact'
+
+
+def test_libraries_that_were_made_differently_are_merged_as_is_said(tmp_path):
+    a, b = _built(tmp_path/'a', slice(0, 2)), _built(tmp_path/'b', slice(2, 4), '--segmenter', 'fixed:40:10')
+    told = complaint(inside('library', 'merge', a, b, '--out', tmp_path/'out'))
+    assert 'the vectors of a and b are of passages cut in different ways' in told and 'say by --segmenter which is meant' in told
+    good('library', 'merge', a, b, '--segmenter', 'fixed:30:5', '--out', tmp_path/'out', how=inside)
+    assert Library(tmp_path/'out').manifest.parts['vectors']['splitter'] == {'segmenter': 'fixed', 'words': 30, 'overlap': 5}
+
+
+def test_vectors_of_some_documents_stay_so_and_terms_stay_alone(tmp_path):
+    bare = [_built(tmp_path/f'bare-{n}', slice(n, n + 5), '--no-vectors') for n in (0, 5)]
+    assert good('library', 'merge', *bare, '--out', tmp_path/'out', how=inside) == f'10 documents in {tmp_path/"out"}\n'
+    assert Library(tmp_path/'out').manifest.parts == {}
+    assert 'none of these libraries has vectors' in complaint(inside('library', 'merge', *bare, '--memory', '1MB', '--out', tmp_path/'out'))
+    some, where = [_built(tmp_path/f'some-{n}', slice(n, n + 5), '--no-vectors') for n in (0, 5)], '"trial 2"[ti] OR "trial 7"[ti]'
+    for folder in some: good('library', 'embed', folder, '--where', where, how=inside)
+    said = good('library', 'merge', *some, '--out', tmp_path/'out', how=inside)
+    assert f"vectors of the 2 documents that match {where!r} alone" in said
+    good('library', 'embed', bare[0], how=inside)
+    told = complaint(inside('library', 'merge', bare[0], some[1], '--out', tmp_path/'out'))
+    assert f'(all and {where})' in told and 'cpqa library embed --afresh' in told
+    good('library', 'merge', *bare, '--encoder', 'default', '--out', tmp_path/'both', how=inside)
+    assert Library(tmp_path/'both').manifest.parts['vectors']['vectors'] == 10

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import CPQA, complaint, environment, good, hidden, inside, write_beir
+from msgspec.structs import replace
 
 from cpqa.core.records import Document
 from cpqa.core.storage import beside
@@ -132,6 +133,50 @@ def test_memory_chooses_the_form_and_an_update_keeps_it(papers, tmp_path):
     assert '9001' in good('search', 'dill hiccups', '--library', out, '--retriever', 'dense', '-k', '1', how=inside)
     near = [{id for id, _ in hits[:10]} for hits in found(out)]
     assert all(len(a & {id for id, _ in b[:10]}) >= 8 for a, b in zip(near, found(papers/'whole')))
+
+
+def lines_of(folder: Path) -> dict[str, str]:
+    "What `library info` says, by its first words."
+    return {line[:12].strip(): line[13:] for line in good('library', 'info', folder, how=inside).splitlines()}
+
+
+def updated(folder: Path, papers: list[Document]) -> str:
+    write_beir(folder.parent/'new.jsonl', papers)
+    return good('library', 'update', folder, '--files', folder.parent/'new.jsonl', how=inside)
+
+
+def test_what_is_told_of_the_form_is_told_of_the_vectors_that_are_there_now(tmp_path):
+    "Sixty in eight bits become 110: why and recall speak of these, and of how many of them are exact no more."
+    out = tmp_path/'grown'
+    write_beir(tmp_path/'papers.jsonl', PAPERS[:60])
+    good('index', 'build', tmp_path/'papers.jsonl', '--out', out, '--memory', '2kB', how=inside)
+    before = lines_of(out)
+    assert before['form'].startswith('sq8, 60 vectors') and before['recall'].endswith('for 60 passages among 60')
+    updated(out, PAPERS[60:110])
+    now, r = lines_of(out), Library(out).manifest.parts['vectors']['recall']
+    assert now['form'] == ('sq8, 110 vectors of 384 numbers, of which a search reads 42.2 kB: more than the 2.0 kB allowed, '
+                           'but no form is smaller')
+    assert 'for 110 passages among 110, of which 60 were left in eight bits alone; when all were exact: ' in now['recall']
+    assert now['recall'].endswith(before['recall']) and (r['of'], r['in_eight_bits'], r['of_exact']['of']) == (110, 60, 60)
+    files = {path.name: path.read_bytes() for path in (out/'vectors').iterdir()}
+    assert updated(out, PAPERS[:110]).startswith('0 new, 0 revised, 0 withdrawn')
+    assert lines_of(out)['recall'] == now['recall'] and {path.name: path.read_bytes() for path in (out/'vectors').iterdir()} == files
+    updated(out, [replace(p, title=f'Revised: {p.title}') for p in PAPERS[:110]])   # nothing of eight bits is left
+    assert lines_of(out)['recall'].endswith('for 110 passages among 110')
+
+
+def test_a_library_that_outgrows_its_memory_takes_a_smaller_form(tmp_path):
+    "Exact vectors of 100 papers are 154 kB; with 200 papers eight bits fit into 200 kB."
+    out = tmp_path/'outgrown'
+    write_beir(tmp_path/'papers.jsonl', PAPERS[:100])
+    good('index', 'build', tmp_path/'papers.jsonl', '--out', out, '--memory', '200kB', how=inside)
+    assert lines_of(out)['form'].startswith('exact, 100 vectors')
+    exact = Vectors(Library(out), EmbeddedEncoder())
+    updated(out, PAPERS[100:200])
+    assert lines_of(out)['form'] == ('sq8, 200 vectors of 384 numbers, of which a search reads 76.8 kB; '
+                                     'exact would read 307.2 kB of 200.0 kB allowed')
+    assert lines_of(out)['recall'].endswith('for 200 passages among 200')   # all were exact until now
+    assert np.allclose(Vectors(Library(out), EmbeddedEncoder()).of_rows(range(100)), exact.of_rows(range(100)), atol=.01)
 
 
 @pytest.mark.parametrize('words, said, code', [

@@ -26,7 +26,7 @@ from .encoder_contracts import Titled
 from .encoders import Encoder
 from .growing_rows import GrowingRows
 from .limits import ANY, Limits, kind_number
-from .vector_forms import Rows, StoredVectors, form_for, form_recall, joined, write_form
+from .vector_forms import Rows, StoredVectors, form_for, form_kept, form_recall, joined, write_form
 
 # %% ../../nbs/retrieval/vectors.ipynb #a007caf2
 Split = Callable[[Document], list[Passage]]
@@ -118,8 +118,8 @@ class VectorPart:
 
     def update(self, documents: Documents, old: Library, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
         """Writes the same for a library whose first documents are those with the numbers `kept` in the old one; only the others are
-        embedded, and of them those alone that match where the old ones do. Vectors that were compressed stay so, by what was learnt then.
-        Raises `LibraryError` where the old ones were cut or embedded otherwise."""
+        embedded, and of them those alone that match where the old ones do. Vectors that were compressed stay so, by what was learnt then,
+        or further where they have outgrown their form. Raises `LibraryError` where the old ones were cut or embedded otherwise."""
         return _updated(self, documents, Vectors(old, self.encoder), kept, folder, progress)
 
 # %% ../../nbs/retrieval/vectors.ipynb #f0a40004
@@ -254,12 +254,24 @@ class Vectors(PassageVectors):
 
 
 # %% ../../nbs/retrieval/vectors.ipynb #719fd4e2
-_OF_THE_FORM = ('form', 'why', 'recall')
-
 def _columns(old: Vectors, kept: np.ndarray) -> np.ndarray:
     "Dates and kinds of the documents that stay, shape (len(kept), 2)."
     if old.dates is not None and old.kinds is not None: return np.column_stack([old.dates[kept], old.kinds[kept]]).astype(np.int64)
     return np.array([_known(d) for n in kept for d in old.library.documents([old.ids[n]])], dtype=np.int64).reshape(-1, 2)
+
+def _measured_again(vectors: Any, stored: StoredVectors, there: int, before: dict[str, Any]) -> dict[str, Any]:
+    "The recall of a form, whose first vectors, `there` in number, are compared as eight bits give them; `before` was measured earlier."
+    exact = before.get('of_exact') if 'in_eight_bits' in before else before
+    return form_recall(vectors, stored) | {'in_eight_bits': there} | ({'of_exact': exact} if exact else {})
+
+def _formed_again(part: VectorPart, vectors: Any, there: int, old: Vectors, folder: Path) -> dict[str, Any]:
+    "Writes vectors, of which the first `there` come from the old ones, in the form that suits them now, and measures it."
+    said = old.library.manifest.parts[VectorPart.name]
+    if not there or (held := said.get('form', 'exact')) == 'exact': return _formed(part, vectors, folder)
+    fit, before = form_kept(held, len(vectors), part.encoder.dim, part.memory), said.get('recall', {})
+    write_form(folder, vectors, fit.form, like=old.stored)
+    near = fit.form == held and 10 * abs(len(vectors) - before.get('of', 0)) <= before.get('of', 0)
+    return fit.to_dict() | {'recall': before if near else _measured_again(vectors, StoredVectors(folder), there, before)}
 
 def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
     said = old.library.manifest.parts[VectorPart.name]
@@ -279,9 +291,7 @@ def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndar
     with _embedded(part, documents, chosen, len(kept), folder, progress) as made:
         _write_places(folder, [places, *_blocks(made.places)], len(places) + made.done.rows, len(documents))
         vectors = joined(Rows((len(rows), part.encoder.dim), lambda at: old.of_rows(rows[at])), made.vectors)
-        if said.get('form', 'exact') == 'exact': return _said(part, len(vectors)) | partly | _formed(part, vectors, folder)
-        write_form(folder, vectors, said['form'], like=old.stored)
-        return _said(part, len(vectors)) | partly | {key: said[key] for key in _OF_THE_FORM if key in said}
+        return _said(part, len(vectors)) | partly | _formed_again(part, vectors, len(rows), old, folder)
 
 # %% ../../nbs/retrieval/vectors.ipynb #bc6ca7cb
 class DenseRetriever:
