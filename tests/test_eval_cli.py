@@ -13,6 +13,7 @@ import pytest
 from conftest import cases
 from helpers import complaint, cpqa, escapes, inside, untroubled, write_beir
 
+from cpqa.core.llm import Completion
 from cpqa.core.records import Document
 from cpqa.evaluation.collections import Question, Questions, read_qrels
 from cpqa.evaluation.runs import Outcome, Run, System, run
@@ -623,6 +624,25 @@ def test_a_system_is_asked_goes_on_and_replays(drinks, tmp_path):
     assert value(recorded_too, 'accuracy') == value(first, 'accuracy') and recorded_too['comparison']['p_mcnemar'] == 1
     again = report(tmp_path, *argv, '--llm', 'openai:toy', '--replay', tmp_path/'tape')
     assert (again['measures'], again['n_failed']) == (first['measures'], 0)
+
+
+def test_a_recording_is_of_the_model_that_it_stands_for(drinks, tmp_path):
+    "A run begun with --record goes on with --replay and without either, and is no run of another model."
+    said = json.dumps({'reasoning': 'Bees.', 'response': 'It is wine.', 'label': 'B', 'status': 'answered'})
+    argv = ['answers', '--system', 'cot', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '3']
+    kept = ['--run-file', tmp_path/'run']
+    with LLMServer(lambda messages, schema: Completion(said, 'toy-2026-11-01')) as server:
+        toy, other = (['--llm', f'openai:{name}@{server.url}'] for name in ('toy', 'other'))
+        report(tmp_path, *argv, *toy, '--record', tmp_path/'tape')
+        assert 'goes on from there' in complaint(inside('eval', *argv, *toy, '--record', tmp_path/'two', '--max-calls', '2', *kept))
+        for more in ([*other, '--record', tmp_path/'two'], other):
+            assert 'a run of another system' in complaint(inside('eval', *argv, *more, *kept))
+        found = report(tmp_path, *argv, *toy, '--replay', tmp_path/'tape', *kept)
+        assert (found['system']['parts']['model'], found['n_asked'], found['n_failed']) == ('toy', 3, 0)
+        before = len(server.log)
+        assert report(tmp_path, *argv, *toy, *kept)['n_asked'] == 3 and len(server.log) == before
+        report(tmp_path, *argv, *other, '--record', tmp_path/'others')
+    assert 'a run of another system' in complaint(inside('eval', *argv, *toy, '--replay', tmp_path/'others', *kept))
 
 
 @pytest.mark.parametrize(('more', 'why'), [([], 'give --recorded FILE'), (['--system', 'magic'], 'choose cot, naive'),
