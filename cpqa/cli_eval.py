@@ -127,6 +127,7 @@ _ANSWERED_BY = cloup.option_group('Asking a system',
     option('--source', metavar='ENGINE', choices=engine_choices, help='an engine in the place of a library: {}'),
     option('--limit', type=number, metavar='N', help='ask so many, drawn by --seed, in turn from each kind (default: all)'),
     option('--run-file', metavar='FILE', help='keep the answers here; the same command goes on with it'),
+    option('--retry-errors', is_flag=True, help='ask once more what failed in --run-file (default: it stays, and counts as a failure)'),
     option('--exclude-source', is_flag=True, help='leave out what a question was written from'),
     option('--until', type=year, metavar='YEAR', help='leave out documents published after this year'),
     *(asking_option(name, 'as the system has it') for name in ('rewriter', 'depth', 'first', 'passages', 'reranker', 'combine', 'above')),
@@ -149,6 +150,8 @@ def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int,
     from cpqa.evaluation.tables import kept_run
     from cpqa.retrieval.engines import ENGINES
     from cpqa.retrieval.sources import Scope
+    if args['retry_errors'] and args['run_file'] is None:
+        raise CpqaError('--retry-errors asks once more what failed in a run file: name it with --run-file')
     if args['source'] is not None: ENGINES.check(args['source'])
     questions = _drawn(name, data, only, args['limit'], seed)
     llm = language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
@@ -158,7 +161,8 @@ def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int,
     qa = answering(args['system'], llm, Scope(args['source'], args['library'], until=args['until']), args['check'] or '', **given)
     switches = LeakFree(args['exclude_source'], args['until']) if args['exclude_source'] or args['until'] else None
     with progress_bars() as progress, kept_run(args['run_file']) as path:
-        return answering_report(ask_all(args['system'], qa, questions, path, seed, switches, progress), questions, policy, seed)
+        done = ask_all(args['system'], qa, questions, path, seed, switches, progress, args['retry_errors'])
+    return answering_report(done, questions, policy, seed)
 
 # %% ../nbs/cli_eval.ipynb #b2f37803
 @measure.add('answers', 'answers to a question set, recorded ones or those of a system that is asked now',

@@ -653,6 +653,21 @@ def test_a_system_that_cannot_be_asked(more, why, drinks):
     assert why in complaint(inside('eval', 'answers', *more, '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong'))
 
 
+def test_what_failed_is_asked_once_more_only_if_told(drinks, tmp_path):
+    says = json.dumps({'reasoning': 'Bees.', 'response': 'It is wine.', 'label': 'B', 'status': 'answered'})
+    argv = ['answers', '--system', 'cot', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '3']
+    kept = ['--run-file', tmp_path/'run']
+    failed = report(tmp_path, *argv, '--llm', 'openai:toy@http://127.0.0.1:9/v1', *kept)
+    assert (failed['n_failed'], value(failed, 'answered')) == (3, 0)
+    with LLMServer(lambda messages, schema: says) as server:
+        live = [*argv, '--llm', f'openai:toy@{server.url}/v1']
+        assert report(tmp_path, *live, *kept)['n_failed'] == 3 and server.log == []
+        mended = report(tmp_path, *live, *kept, '--retry-errors')
+        assert (mended['n_failed'], mended['n_asked'], value(mended, 'answered'), len(server.log)) == (0, 3, 1, 3)
+        assert report(tmp_path, *live, *kept, '--retry-errors')['n_failed'] == 0 and len(server.log) == 3
+        assert 'name it with --run-file' in complaint(inside('eval', *live, '--retry-errors'))
+
+
 def test_a_cell_of_a_table_is_one_command(drinks, tmp_path):
     "How a system finds and checks can be told as to `cpqa ask`; it stands in the header, so another way is another run."
     seen = []
