@@ -19,6 +19,7 @@ from cpqa.evaluation.collections import Question, Questions, read_qrels
 from cpqa.evaluation.runs import Outcome, Run, System, run
 from cpqa.libraries import build_index
 from cpqa.literature.library import build_library
+from cpqa.local_ncbi.entrez_server import EntrezServer
 from cpqa.testing.model_server import LLMServer
 from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import prepare_encoder
@@ -703,6 +704,24 @@ def test_routes_of_ones_own_questions(garden, tmp_path):
     assert '2 questions, 0 without documents' in out and (tmp_path/'r.svg').stat().st_size > 1000
     assert set(found['sources']) == {'D1'} and found['routes']['E2']['share']['value'] > 0
     assert 'cannot be read' in complaint(inside('eval', 'routes', tmp_path/'gone.txt'))
+
+
+def test_notes_do_not_pass_for_pubmed(tmp_path):
+    "A PubMed that answers one question of two, and one that answers none."
+    library = build_library([[Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.')]], tmp_path/'library')
+    (tmp_path/'one.txt').write_text('Where does tea grow?\n')
+    (tmp_path/'two.txt').write_text('Where does tea grow?\nWhere does rice grow?\n')
+    argv = ['--library', library.folder, '--json', tmp_path/'routes.json']
+    there = {'CPQA_ENTREZ_URL': 'http://127.0.0.1:9/', 'NCBI_EMAIL': '', 'NCBI_API_KEY': ''}
+    said = complaint(inside('eval', 'routes', tmp_path/'two.txt', '--source', 'pubmed', *argv, env=there))
+    assert 'any of the 2 questions: PubMed did not answer' in said and not (tmp_path/'routes.json').exists()
+    assert '1 answered by another source' in went('eval', 'routes', tmp_path/'one.txt', '--source', 'auto', *argv, env=there)
+    with EntrezServer(library.folder, misbehave='500=3') as server:   # as often as one search is tried
+        live = there | {'CPQA_ENTREZ_URL': server.url}
+        out = went('eval', 'routes', tmp_path/'two.txt', '--source', 'pubmed', *argv, env=live)
+    found = json.loads((tmp_path/'routes.json').read_text())
+    assert (found['n_questions'], found['n_without_documents'], [*found['errors'].values()]) == (2, 1, [1])
+    assert '1 failed: PubMed did not answer' in out and found['n_from_another_source'] == 0
 
 
 # ---- eval answers

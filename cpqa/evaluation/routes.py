@@ -17,7 +17,9 @@ from ..core.progress import Progress, quiet
 from ..core.redaction import short
 from .metrics import category_measures
 from .tables import interval_values
-from ..pipeline import CancerQA
+from ..pipeline import CancerQA, clean_question
+from ..retrieval.dual_path import Candidate
+from ..retrieval.sources import opened_source
 
 # %% ../../nbs/evaluation/routes.ipynb #54695b15
 def plain_questions(path: str | Path) -> list[str]:
@@ -36,6 +38,18 @@ def plain_questions(path: str | Path) -> list[str]:
     return [*found]
 
 # %% ../../nbs/evaluation/routes.ipynb #7d6654f8
+_DOWN = 'PubMed did not answer: check the network, or search a library'
+
+def _found(qa: CancerQA, question: str) -> tuple[Sequence[Candidate], bool]:
+    "The candidates, and had another source to answer? Raises `CpqaError` where that may not be."
+    now = qa.current()
+    source = opened_source(now)
+    down = lambda: source.failed and now.scope.name == 'pubmed'
+    try: candidates = now.dual_path(source=source).retrieve(clean_question(question)).candidates
+    except CpqaError as e: raise CpqaError(_DOWN) if down() else e
+    if down(): raise CpqaError(_DOWN)
+    return candidates, source.failed
+
 def evaluate_routes(
     questions: Sequence[str],
     qa: CancerQA,                   # what searches
@@ -44,19 +58,22 @@ def evaluate_routes(
 ) -> dict[str, Any]:
     "The report: for routes and for sources, reciprocal ranks, entropy and shares among the first `top`; and both together."
     routes, sources, both, errors = list[list[str]](), list[list[str]](), Counter[str](), Counter[str]()
+    instead = 0
     for n, question in enumerate(questions, 1):
-        try: found = qa.retrieve(question).candidates[:top]
-        except CpqaError as e: errors[short(str(e), 100)] += 1; found = ()
-        routes.append([c.route for c in found])
-        sources.append([c.source for c in found])
-        both.update(f'{c.route} {c.source}' for c in found)
+        try: found, elsewhere = _found(qa, question)
+        except CpqaError as e: errors[short(str(e), 100)] += 1; found, elsewhere = (), False
+        instead += elsewhere
+        routes.append([c.route for c in found[:top]])
+        sources.append([c.source for c in found[:top]])
+        both.update(f'{c.route} {c.source}' for c in found[:top])
         progress('searching', n, len(questions))
     why = f': {next(iter(errors))}' if errors else ''
     if not any(routes): raise CpqaError(f'nothing was found for any of the {len(questions)} questions{why}')
     table = lambda labels: {name: {'rrf_score': round(m.rrf, 3), 'entropy': round(m.entropy, 3),
                                    'share': interval_values({'': m.share})['']} for name, m in category_measures(labels, top).items()}
     return {'task': 'routes', 'n_questions': len(questions), 'n_without_documents': sum(not r for r in routes), 'top': top,
-            'routes': table(routes), 'sources': table(sources), 'both': dict(sorted(both.items())), 'errors': dict(errors)}
+            'routes': table(routes), 'sources': table(sources), 'both': dict(sorted(both.items())), 'errors': dict(errors),
+            'n_from_another_source': instead}
 
 def routes_lines(report: dict[str, Any]) -> list[str]:
     "The report as lines of text."
@@ -66,6 +83,7 @@ def routes_lines(report: dict[str, Any]) -> list[str]:
             s = m['share']
             lines.append(f'{name:5} share {s["value"]:.3f} [{s["low"]:.3f}, {s["high"]:.3f}]  reciprocal ranks {m["rrf_score"]:.3f}  '
                          f'entropy {m["entropy"]:.3f}')
+    if n := report['n_from_another_source']: lines.append(f'{n:,} answered by another source, since PubMed did not answer')
     return lines + [f'{n:,} failed: {why}' for why, n in report['errors'].items()]
 
 # %% ../../nbs/evaluation/routes.ipynb #f991d2a9
