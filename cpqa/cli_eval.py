@@ -206,15 +206,16 @@ def _answers(recorded: str | None, name: str, data: str, policy: Any, against: s
              option('--plot', metavar='FILE', help='draw the shares, as PNG, SVG or PDF'), _JSON)
 def _routes(questions: str, source: str | None, library: str | None, rewriter: str | None, since: str | None, until: str | None,
             full_text: str, top: int, plot: str | None, report: str | None):
-    from cpqa.evaluation.routes import evaluate_routes, plain_questions, plot_routes, routes_lines
+    from cpqa.evaluation.routes import check_picture, evaluate_routes, plain_questions, plot_routes, routes_lines
     from cpqa.pipeline import CancerQA, Finding
     from cpqa.retrieval.sources import Scope
     for path in (report, plot): _check_place(path)
+    if plot: check_picture(plot)
     asked, qa = plain_questions(questions), CancerQA(Scope(source, library, since, until, full_text), Finding(rewrite=rewriter))
     with progress_bars() as progress: found = evaluate_routes(asked, qa, top, progress)
-    if plot: plot_routes(found).savefig(plot)
     for line in routes_lines(found): print(line)
     if report: Path(report).write_text(json.dumps(found, ensure_ascii=False, indent=1) + '\n', encoding='utf-8')
+    if plot: plot_routes(found).savefig(plot)
 
 # %% ../nbs/cli_eval.ipynb #5cec58b2
 datasets = CommandGroup('datasets', help='question sets: list, download, make CMMQA')

@@ -13,6 +13,7 @@ import pytest
 from conftest import cases
 from helpers import complaint, cpqa, escapes, inside, untroubled, write_beir
 
+from cpqa.core.errors import CpqaError
 from cpqa.core.llm import Completion
 from cpqa.core.records import Document
 from cpqa.evaluation.collections import Question, Questions, read_qrels
@@ -704,6 +705,26 @@ def test_routes_of_ones_own_questions(garden, tmp_path):
     assert '2 questions, 0 without documents' in out and (tmp_path/'r.svg').stat().st_size > 1000
     assert set(found['sources']) == {'D1'} and found['routes']['E2']['share']['value'] > 0
     assert 'cannot be read' in complaint(inside('eval', 'routes', tmp_path/'gone.txt'))
+
+
+@cases('name', ['a.xyz', 'a'])
+def test_a_picture_of_no_kind_is_refused_before_the_search(name, tmp_path):
+    (tmp_path/'mine.txt').write_text('Where does tea grow?\n')
+    library = build_library([[Document('1', text='Tea grows on hills.')]], tmp_path/'library')
+    to = ['--plot', tmp_path/name, '--source', 'pubmed']
+    with EntrezServer(library.folder) as server:
+        said = complaint(inside('eval', 'routes', tmp_path/'mine.txt', *to, env={'CPQA_ENTREZ_URL': server.url}))
+        assert 'ends in one of .png, .svg, .pdf' in said and not server.requests
+
+
+def test_a_table_is_there_before_its_picture(tmp_path, monkeypatch):
+    "Where the picture cannot be drawn, what was searched is not lost."
+    def torn(report): raise CpqaError('the paper is torn')
+    monkeypatch.setattr('cpqa.evaluation.routes.plot_routes', torn)
+    (tmp_path/'mine.txt').write_text('Does tamoxifen lower recurrence?\n')
+    to = ['--json', tmp_path/'routes.json', '--plot', tmp_path/'r.svg']
+    done = inside('eval', 'routes', tmp_path/'mine.txt', *to)
+    assert done.returncode == 1 and '1 questions, 0 without documents' in done.stdout and (tmp_path/'routes.json').exists()
 
 
 def test_notes_do_not_pass_for_pubmed(tmp_path):
