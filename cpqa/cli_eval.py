@@ -165,6 +165,17 @@ def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int,
     return answering_report(done, questions, policy, seed)
 
 # %% ../nbs/cli_eval.ipynb #b2f37803
+def _check_effect(recorded: str | None, against: str | None, asking: dict[str, Any]):
+    "Raises `CpqaError` for options that would do nothing: a run that is asked now is compared later, and of recorded ones a draw is all."
+    if recorded is None and against is not None:
+        raise CpqaError('--against compares recorded answers, and --system asks for new ones: keep them by --run-file RUN, and then give '
+                        f'--recorded RUN --against {against}')
+    idle = [name for name, value in asking.items()
+            if name != 'limit' and value is not None and value is not False and (name, value) != ('llm', 'none')]
+    if recorded is not None and idle:
+        raise CpqaError(f'{", ".join("--" + name.replace("_", "-") for name in idle)} can change nothing in recorded answers: leave it out, '
+                        'or give --system NAME in place of --recorded')
+
 @measure.add('answers', 'answers to a question set, recorded ones or those of a system that is asked now',
              option('--recorded', metavar='FILE',
                     help='JSON lines with id and raw (a text, or several, of which the commonest label counts), packed with gzip or not'),
@@ -188,6 +199,7 @@ def _answers(recorded: str | None, name: str, data: str, policy: Any, against: s
     if chosen == []: raise CpqaError(f'{only} holds no question of {set_}: make it again with that set')
     if (recorded is None) == (asking['system'] is None):
         raise CpqaError('give --recorded FILE for answers that are there, or --system NAME for one that is asked now')
+    _check_effect(recorded, against, asking)
     if recorded is None: return _report(_asked(set_, data, policy, chosen, draw, asking), report)
     if asking['limit']: chosen = [q.id for q in _drawn(set_, data, chosen, asking['limit'], draw)]   # what a run of this draw was asked
     _report(evaluate_answers(recorded, name, data, policy, against, chosen, draw), report)

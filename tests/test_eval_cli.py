@@ -655,6 +655,17 @@ def test_a_system_that_cannot_be_asked(more, why, drinks):
     assert why in complaint(inside('eval', 'answers', *more, '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong'))
 
 
+@pytest.mark.parametrize(('more', 'why'), [
+    (['--system', 'quotes', '--against', 'a.jsonl'], 'then give --recorded RUN --against a.jsonl'),
+    (['--recorded', 'a.jsonl', '--depth', '5', '--check', 'llm', '--llm', 'openai:x', '--max-calls', '3'],
+     '--depth, --check, --llm, --max-calls can change nothing in recorded answers'),
+    (['--recorded', 'a.jsonl', '--retry-errors'], '--retry-errors can change nothing'),
+    (['--recorded', 'a.jsonl', '--limit', '2', '--above', '0'], '--above can change nothing')], ids=spoken)
+def test_options_without_effect_are_refused(more, why, drinks, tmp_path):
+    argv = ('--dataset', 'medqa', '--data', drinks, '--policy', 'wrong')
+    assert why in complaint(inside('eval', 'answers', *more, *argv, cwd=tmp_path))
+
+
 def test_what_failed_is_asked_once_more_only_if_told(drinks, tmp_path):
     says = json.dumps({'reasoning': 'Bees.', 'response': 'It is wine.', 'label': 'B', 'status': 'answered'})
     argv = ['answers', '--system', 'cot', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '3']
