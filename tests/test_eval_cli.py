@@ -705,6 +705,10 @@ def test_a_cell_of_a_table_is_one_command(drinks, tmp_path):
         'passages': 3, 'combine': 'reranker', 'above': -5.0, 'rewriter': 'rules', 'check': 'llm'}
     assert (found['read again'], found['claims doubted']) == (2, 2) and value(found, 'answered') == 1
     assert 'a run of another system' in complaint(other)
+    with LLMServer(reply) as server:
+        capped = ['eval', *argv, '--llm', f'openai:toy@{server.url}', '--max-calls', '3', '--run-file', tmp_path/'capped']
+        assert 'goes on from there' in complaint(inside(*capped)) and len(Run.read(tmp_path/'capped').outcomes) == 1
+        assert '2 answers, of which 2 were doubted' in went(*capped) and len(server.log) == 5   # the second is written and read
 
 
 def test_routes_of_ones_own_questions(garden, tmp_path):

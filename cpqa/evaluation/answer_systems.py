@@ -109,7 +109,7 @@ def _do(qa: CancerQA, switches: LeakFree | None, question: Question) -> Outcome:
     asked = qa.leaving_out(question.written_from) if switches and switches.exclude_source else qa
     answer = asked.ask(question.question, kind if with_model else None, options if with_model else None)
     spent = [r for r in answer.why if r.values.get('fault') == 'budget']
-    if spent: raise _Spent(str(spent[0].values.get('said', '')))
+    if spent: raise _Spent(str(spent[0].values.get('spent') or spent[0].values.get('said', '')))
     return outcome_of(question, answer)
 
 def ask_all(
