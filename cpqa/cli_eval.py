@@ -127,6 +127,7 @@ _ANSWERED_BY = cloup.option_group('Asking a system',
     option('--source', metavar='ENGINE', choices=engine_choices, help='an engine in the place of a library: {}'),
     option('--limit', type=number, metavar='N', help='ask so many, drawn by --seed, in turn from each kind (default: all)'),
     option('--run-file', metavar='FILE', help='keep the answers here; the same command goes on with it'),
+    option('--retry-errors', is_flag=True, help='ask once more what failed in --run-file (default: it stays, and counts as a failure)'),
     option('--exclude-source', is_flag=True, help='leave out what a question was written from'),
     option('--until', type=year, metavar='YEAR', help='leave out documents published after this year'),
     *(asking_option(name, 'as the system has it') for name in ('rewriter', 'depth', 'first', 'passages', 'reranker', 'combine', 'above')),
@@ -149,6 +150,8 @@ def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int,
     from cpqa.evaluation.tables import kept_run
     from cpqa.retrieval.engines import ENGINES
     from cpqa.retrieval.sources import Scope
+    if args['retry_errors'] and args['run_file'] is None:
+        raise CpqaError('--retry-errors asks once more what failed in a run file: name it with --run-file')
     if args['source'] is not None: ENGINES.check(args['source'])
     questions = _drawn(name, data, only, args['limit'], seed)
     llm = language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
@@ -158,9 +161,21 @@ def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int,
     qa = answering(args['system'], llm, Scope(args['source'], args['library'], until=args['until']), args['check'] or '', **given)
     switches = LeakFree(args['exclude_source'], args['until']) if args['exclude_source'] or args['until'] else None
     with progress_bars() as progress, kept_run(args['run_file']) as path:
-        return answering_report(ask_all(args['system'], qa, questions, path, seed, switches, progress), questions, policy, seed)
+        done = ask_all(args['system'], qa, questions, path, seed, switches, progress, args['retry_errors'])
+    return answering_report(done, questions, policy, seed)
 
 # %% ../nbs/cli_eval.ipynb #b2f37803
+def _check_effect(recorded: str | None, against: str | None, asking: dict[str, Any]):
+    "Raises `CpqaError` for options that would do nothing: a run that is asked now is compared later, and of recorded ones a draw is all."
+    if recorded is None and against is not None:
+        raise CpqaError('--against compares recorded answers, and --system asks for new ones: keep them by --run-file RUN, and then give '
+                        f'--recorded RUN --against {against}')
+    idle = [name for name, value in asking.items()
+            if name != 'limit' and value is not None and value is not False and (name, value) != ('llm', 'none')]
+    if recorded is not None and idle:
+        raise CpqaError(f'{", ".join("--" + name.replace("_", "-") for name in idle)} can change nothing in recorded answers: leave it out, '
+                        'or give --system NAME in place of --recorded')
+
 @measure.add('answers', 'answers to a question set, recorded ones or those of a system that is asked now',
              option('--recorded', metavar='FILE',
                     help='JSON lines with id and raw (a text, or several, of which the commonest label counts), packed with gzip or not'),
@@ -184,6 +199,7 @@ def _answers(recorded: str | None, name: str, data: str, policy: Any, against: s
     if chosen == []: raise CpqaError(f'{only} holds no question of {set_}: make it again with that set')
     if (recorded is None) == (asking['system'] is None):
         raise CpqaError('give --recorded FILE for answers that are there, or --system NAME for one that is asked now')
+    _check_effect(recorded, against, asking)
     if recorded is None: return _report(_asked(set_, data, policy, chosen, draw, asking), report)
     if asking['limit']: chosen = [q.id for q in _drawn(set_, data, chosen, asking['limit'], draw)]   # what a run of this draw was asked
     _report(evaluate_answers(recorded, name, data, policy, against, chosen, draw), report)
@@ -202,15 +218,16 @@ def _answers(recorded: str | None, name: str, data: str, policy: Any, against: s
              option('--plot', metavar='FILE', help='draw the shares, as PNG, SVG or PDF'), _JSON)
 def _routes(questions: str, source: str | None, library: str | None, rewriter: str | None, since: str | None, until: str | None,
             full_text: str, top: int, plot: str | None, report: str | None):
-    from cpqa.evaluation.routes import evaluate_routes, plain_questions, plot_routes, routes_lines
+    from cpqa.evaluation.routes import check_picture, evaluate_routes, plain_questions, plot_routes, routes_lines
     from cpqa.pipeline import CancerQA, Finding
     from cpqa.retrieval.sources import Scope
     for path in (report, plot): _check_place(path)
+    if plot: check_picture(plot)
     asked, qa = plain_questions(questions), CancerQA(Scope(source, library, since, until, full_text), Finding(rewrite=rewriter))
     with progress_bars() as progress: found = evaluate_routes(asked, qa, top, progress)
-    if plot: plot_routes(found).savefig(plot)
     for line in routes_lines(found): print(line)
     if report: Path(report).write_text(json.dumps(found, ensure_ascii=False, indent=1) + '\n', encoding='utf-8')
+    if plot: plot_routes(found).savefig(plot)
 
 # %% ../nbs/cli_eval.ipynb #5cec58b2
 datasets = CommandGroup('datasets', help='question sets: list, download, make CMMQA')

@@ -13,11 +13,14 @@ import pytest
 from conftest import cases
 from helpers import complaint, cpqa, escapes, inside, untroubled, write_beir
 
+from cpqa.core.errors import CpqaError
+from cpqa.core.llm import Completion
 from cpqa.core.records import Document
 from cpqa.evaluation.collections import Question, Questions, read_qrels
 from cpqa.evaluation.runs import Outcome, Run, System, run
 from cpqa.libraries import build_index
 from cpqa.literature.library import build_library
+from cpqa.local_ncbi.entrez_server import EntrezServer
 from cpqa.testing.model_server import LLMServer
 from cpqa.testing.tiny_models import tiny_bert
 from cpqa.retrieval.encoders import prepare_encoder
@@ -625,12 +628,57 @@ def test_a_system_is_asked_goes_on_and_replays(drinks, tmp_path):
     assert (again['measures'], again['n_failed']) == (first['measures'], 0)
 
 
+def test_a_recording_is_of_the_model_that_it_stands_for(drinks, tmp_path):
+    "A run begun with --record goes on with --replay and without either, and is no run of another model."
+    said = json.dumps({'reasoning': 'Bees.', 'response': 'It is wine.', 'label': 'B', 'status': 'answered'})
+    argv = ['answers', '--system', 'cot', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '3']
+    kept = ['--run-file', tmp_path/'run']
+    with LLMServer(lambda messages, schema: Completion(said, 'toy-2026-11-01')) as server:
+        toy, other = (['--llm', f'openai:{name}@{server.url}'] for name in ('toy', 'other'))
+        report(tmp_path, *argv, *toy, '--record', tmp_path/'tape')
+        assert 'goes on from there' in complaint(inside('eval', *argv, *toy, '--record', tmp_path/'two', '--max-calls', '2', *kept))
+        for more in ([*other, '--record', tmp_path/'two'], other):
+            assert 'a run of another system' in complaint(inside('eval', *argv, *more, *kept))
+        found = report(tmp_path, *argv, *toy, '--replay', tmp_path/'tape', *kept)
+        assert (found['system']['parts']['model'], found['n_asked'], found['n_failed']) == ('toy', 3, 0)
+        before = len(server.log)
+        assert report(tmp_path, *argv, *toy, *kept)['n_asked'] == 3 and len(server.log) == before
+        report(tmp_path, *argv, *other, '--record', tmp_path/'others')
+    assert 'a run of another system' in complaint(inside('eval', *argv, *toy, '--replay', tmp_path/'others', *kept))
+
+
 @pytest.mark.parametrize(('more', 'why'), [([], 'give --recorded FILE'), (['--system', 'magic'], 'choose cot, naive'),
                                            (['--system', 'cot'], 'on the command line --llm'),
                                            (['--system', 'stuhlmann', '--llm', 'openai:toy@http://127.0.0.1:9/v1', '--check', 'llm'],
                                             'take confirmed')], ids=spoken)
 def test_a_system_that_cannot_be_asked(more, why, drinks):
     assert why in complaint(inside('eval', 'answers', *more, '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong'))
+
+
+@pytest.mark.parametrize(('more', 'why'), [
+    (['--system', 'quotes', '--against', 'a.jsonl'], 'then give --recorded RUN --against a.jsonl'),
+    (['--recorded', 'a.jsonl', '--depth', '5', '--check', 'llm', '--llm', 'openai:x', '--max-calls', '3'],
+     '--depth, --check, --llm, --max-calls can change nothing in recorded answers'),
+    (['--recorded', 'a.jsonl', '--retry-errors'], '--retry-errors can change nothing'),
+    (['--recorded', 'a.jsonl', '--limit', '2', '--above', '0'], '--above can change nothing')], ids=spoken)
+def test_options_without_effect_are_refused(more, why, drinks, tmp_path):
+    argv = ('--dataset', 'medqa', '--data', drinks, '--policy', 'wrong')
+    assert why in complaint(inside('eval', 'answers', *more, *argv, cwd=tmp_path))
+
+
+def test_what_failed_is_asked_once_more_only_if_told(drinks, tmp_path):
+    says = json.dumps({'reasoning': 'Bees.', 'response': 'It is wine.', 'label': 'B', 'status': 'answered'})
+    argv = ['answers', '--system', 'cot', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '3']
+    kept = ['--run-file', tmp_path/'run']
+    failed = report(tmp_path, *argv, '--llm', 'openai:toy@http://127.0.0.1:9/v1', *kept)
+    assert (failed['n_failed'], value(failed, 'answered')) == (3, 0)
+    with LLMServer(lambda messages, schema: says) as server:
+        live = [*argv, '--llm', f'openai:toy@{server.url}/v1']
+        assert report(tmp_path, *live, *kept)['n_failed'] == 3 and server.log == []
+        mended = report(tmp_path, *live, *kept, '--retry-errors')
+        assert (mended['n_failed'], mended['n_asked'], value(mended, 'answered'), len(server.log)) == (0, 3, 1, 3)
+        assert report(tmp_path, *live, *kept, '--retry-errors')['n_failed'] == 0 and len(server.log) == 3
+        assert 'name it with --run-file' in complaint(inside('eval', *live, '--retry-errors'))
 
 
 def test_a_cell_of_a_table_is_one_command(drinks, tmp_path):
@@ -657,6 +705,10 @@ def test_a_cell_of_a_table_is_one_command(drinks, tmp_path):
         'passages': 3, 'combine': 'reranker', 'above': -5.0, 'rewriter': 'rules', 'check': 'llm'}
     assert (found['read again'], found['claims doubted']) == (2, 2) and value(found, 'answered') == 1
     assert 'a run of another system' in complaint(other)
+    with LLMServer(reply) as server:
+        capped = ['eval', *argv, '--llm', f'openai:toy@{server.url}', '--max-calls', '3', '--run-file', tmp_path/'capped']
+        assert 'goes on from there' in complaint(inside(*capped)) and len(Run.read(tmp_path/'capped').outcomes) == 1
+        assert '2 answers, of which 2 were doubted' in went(*capped) and len(server.log) == 5   # the second is written and read
 
 
 def test_routes_of_ones_own_questions(garden, tmp_path):
@@ -668,6 +720,44 @@ def test_routes_of_ones_own_questions(garden, tmp_path):
     assert '2 questions, 0 without documents' in out and (tmp_path/'r.svg').stat().st_size > 1000
     assert set(found['sources']) == {'D1'} and found['routes']['E2']['share']['value'] > 0
     assert 'cannot be read' in complaint(inside('eval', 'routes', tmp_path/'gone.txt'))
+
+
+@cases('name', ['a.xyz', 'a'])
+def test_a_picture_of_no_kind_is_refused_before_the_search(name, tmp_path):
+    (tmp_path/'mine.txt').write_text('Where does tea grow?\n')
+    library = build_library([[Document('1', text='Tea grows on hills.')]], tmp_path/'library')
+    to = ['--plot', tmp_path/name, '--source', 'pubmed']
+    with EntrezServer(library.folder) as server:
+        said = complaint(inside('eval', 'routes', tmp_path/'mine.txt', *to, env={'CPQA_ENTREZ_URL': server.url}))
+        assert 'ends in one of .png, .svg, .pdf' in said and not server.requests
+
+
+def test_a_table_is_there_before_its_picture(tmp_path, monkeypatch):
+    "Where the picture cannot be drawn, what was searched is not lost."
+    def torn(report): raise CpqaError('the paper is torn')
+    monkeypatch.setattr('cpqa.evaluation.routes.plot_routes', torn)
+    (tmp_path/'mine.txt').write_text('Does tamoxifen lower recurrence?\n')
+    to = ['--json', tmp_path/'routes.json', '--plot', tmp_path/'r.svg']
+    done = inside('eval', 'routes', tmp_path/'mine.txt', *to)
+    assert done.returncode == 1 and '1 questions, 0 without documents' in done.stdout and (tmp_path/'routes.json').exists()
+
+
+def test_notes_do_not_pass_for_pubmed(tmp_path):
+    "A PubMed that answers one question of two, and one that answers none."
+    library = build_library([[Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.')]], tmp_path/'library')
+    (tmp_path/'one.txt').write_text('Where does tea grow?\n')
+    (tmp_path/'two.txt').write_text('Where does tea grow?\nWhere does rice grow?\n')
+    argv = ['--library', library.folder, '--json', tmp_path/'routes.json']
+    there = {'CPQA_ENTREZ_URL': 'http://127.0.0.1:9/', 'NCBI_EMAIL': '', 'NCBI_API_KEY': ''}
+    said = complaint(inside('eval', 'routes', tmp_path/'two.txt', '--source', 'pubmed', *argv, env=there))
+    assert 'any of the 2 questions: PubMed did not answer' in said and not (tmp_path/'routes.json').exists()
+    assert '1 answered by another source' in went('eval', 'routes', tmp_path/'one.txt', '--source', 'auto', *argv, env=there)
+    with EntrezServer(library.folder, misbehave='500=3') as server:   # as often as one search is tried
+        live = there | {'CPQA_ENTREZ_URL': server.url}
+        out = went('eval', 'routes', tmp_path/'two.txt', '--source', 'pubmed', *argv, env=live)
+    found = json.loads((tmp_path/'routes.json').read_text())
+    assert (found['n_questions'], found['n_without_documents'], [*found['errors'].values()]) == (2, 1, [1])
+    assert '1 failed: PubMed did not answer' in out and found['n_from_another_source'] == 0
 
 
 # ---- eval answers

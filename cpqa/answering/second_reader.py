@@ -52,20 +52,25 @@ class SecondReading(Record, frozen=True):
     doubted: tuple[tuple[str, str, str], ...] = ()    # claim, verdict, deciding words
     silent: int = 0
     completions: tuple[Completion, ...] = ()
+    spent: str = ''           # why a cap kept claims from being read; '': none did
 
     @property
     def remark(self) -> Remark:
         "What a person is told."
         said = [f'“{short(claim, 100)}” ({verdict}{f": “{short(words, 60)}”" if words else ""})' for claim, verdict, words in self.doubted]
-        return remark('second reading', read=self.read, doubted=len(self.doubted), silent=self.silent, said='; '.join(said))
+        capped = {'fault': 'budget', 'spent': self.spent} if self.spent else {}
+        return remark('second reading', read=self.read, doubted=len(self.doubted), silent=self.silent, said='; '.join(said), **capped)
 
 def read_again(llm: LLM, claims: Sequence[CheckedClaim]) -> SecondReading:
     "The second reading of the claims that hold."
-    doubted, said, silent = list[tuple[str, str, str]](), list[Completion](), 0
+    doubted, said, silent, spent = list[tuple[str, str, str]](), list[Completion](), 0, ''
     held = [c for c in claims if c.holds and c.citations]
     for c in held:
         try: opinion = second_opinion(llm, c.text, c.citations[0].quote)
-        except (LLMError, ReplyError): silent += 1; continue
+        except (LLMError, ReplyError) as e:
+            silent += 1
+            if isinstance(e, LLMError) and e.kind == 'budget': spent = str(e)
+            continue
         said.append(opinion.completion)
         if opinion.verdict != 'supports': doubted.append((c.text, opinion.verdict, opinion.words))
-    return SecondReading(len(held), tuple(doubted), silent, tuple(said))
+    return SecondReading(len(held), tuple(doubted), silent, tuple(said), spent)

@@ -96,16 +96,17 @@ def request_key(messages: Sequence[Message], max_tokens: int = 1024, temperature
     return hashlib.sha256(msgspec.json.encode(sent)).hexdigest()[:16]
 
 # %% ../../nbs/core/llm.ipynb #984f7634
-class Taken(Record, frozen=True):
-    "A line of a recording: the request's name, its messages as written down, and the completion."
+class Taken(Record, frozen=True, omit_defaults=True):
+    "A line of a recording: the request's name, its messages as written down, the completion, and the model by the name it was asked by."
     key: str
     messages: tuple[Message, ...]
     completion: Completion
+    model: str = ''            # '': it has none, or the recording is from before this was kept
 
 class Recorded:
     "Asks `llm`, and adds each request with its answer to the JSON-lines file at `path`."
     def __init__(self, llm: LLM, path: str | Path):
-        self.llm, self.tape, self.window = llm, Tape(path), getattr(llm, 'window', None)
+        self.llm, self.tape, self.window, self.model = llm, Tape(path), getattr(llm, 'window', None), getattr(llm, 'model', '')
         self.tape.try_out()   # before anything is paid for
 
     def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
@@ -113,7 +114,7 @@ class Recorded:
         said = complete(self.llm, messages, max_tokens=max_tokens, temperature=temperature, schema=schema, on_text=on_text)
         line = Taken(request_key(messages, max_tokens, temperature, schema),
                      tuple(Message(m.role, without_keys(m.content)) for m in messages),
-                     msgspec.structs.replace(said, text=without_keys(said.text), data=None))
+                     msgspec.structs.replace(said, text=without_keys(said.text), data=None), self.model)
         self.tape.add(msgspec.json.encode(line))
         return said
 
@@ -122,7 +123,9 @@ class Replayed:
     "Answers from the recording at `path`. Raises `CpqaError` where the file cannot be read, or holds no answer to a request."
     def __init__(self, path: str | Path, window: int | None = None):
         self.path, self.window = Path(path), window
-        self.answers = {taken.key: taken.completion for taken in Tape(path).read(msgspec.json.Decoder(Taken).decode)}
+        taken = {t.key: t for t in Tape(path).read(msgspec.json.Decoder(Taken).decode)}
+        self.answers = {key: t.completion for key, t in taken.items()}
+        self.model = ', '.join(sorted({t.model or t.completion.model for t in taken.values()}))
 
     def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
                  schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:

@@ -109,7 +109,7 @@ def _do(qa: CancerQA, switches: LeakFree | None, question: Question) -> Outcome:
     asked = qa.leaving_out(question.written_from) if switches and switches.exclude_source else qa
     answer = asked.ask(question.question, kind if with_model else None, options if with_model else None)
     spent = [r for r in answer.why if r.values.get('fault') == 'budget']
-    if spent: raise _Spent(str(spent[0].values.get('said', '')))
+    if spent: raise _Spent(str(spent[0].values.get('spent') or spent[0].values.get('said', '')))
     return outcome_of(question, answer)
 
 def ask_all(
@@ -120,6 +120,7 @@ def ask_all(
     seed: int | None = None,             # with which the questions were drawn
     switches: LeakFree | None = None,
     progress: Progress = quiet,
+    retry_errors: bool = False,          # ask once more where the file holds a failure
 ) -> Run:
     "Asks every question that the file does not answer yet. Raises `CpqaError` where the caps are reached; what was answered is kept."
     s = answer_system(system) if isinstance(system, str) else system
@@ -130,7 +131,7 @@ def ask_all(
     if qa.reading.check: shown['check'] = qa.reading.check
     held = content(qa.library if qa.engine is None else EngineDocuments(qa.engine)) if s.prompt != 'cot' else 'none'
     row = System(s.name, parts, {**shown, 'library': held})
-    try: return run(row, lambda q: _do(qa, switches, q), questions, path, seed, switches, progress=progress)
+    try: return run(row, lambda q: _do(qa, switches, q), questions, path, seed, switches, retry_errors, progress)
     except _Spent as e: raise CpqaError(f'{e}; what was answered is kept, and the same command goes on from there') from e
 
 # %% ../../nbs/evaluation/answer_systems.ipynb #76a36fa1
