@@ -46,6 +46,12 @@ class Limits:
         "What a document of a library must match; None where all may be found. Raises `LibraryError` where kinds are not known."
         return _query(self, library) if self else None
 
+    def undated(self, library: Documents) -> int:
+        "How many documents of a library have no date, and so are left out where a time is asked for; 0 where none is."
+        if not (self.since or self.until): return 0
+        none = tantivy.Query.range_query(library.terms.schema, 'date', tantivy.FieldType.Integer, 0, 0)
+        return int(library.searcher.search(none, 1, count=True).count)  # type: ignore[attr-defined]   # tantivy's stubs leave it out
+
     def dated(self, dates: np.ndarray) -> np.ndarray:
         "Which dates lie in the time, bool (documents,), of `date_number`s."
         return np.logical_or.reduce([(dates >= first) & (dates <= last) for first, last in date_spans(self.since, self.until)])

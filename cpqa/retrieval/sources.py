@@ -146,7 +146,12 @@ class LibrarySource:
     "The demo notes, or a library on disk."
     full_texts: Fetch | None = None
     def __init__(self, means: Means, notes: tuple[str, ...] = (), failed: bool = False):
-        self.means, self.notes, self.failed = means, notes, failed   # of the source in whose place it stands
+        self.means, self._notes, self.failed = means, notes, failed   # of the source in whose place it stands
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not (n := self.means.scope.limits.undated(self.means.library)): return self._notes
+        return (*self._notes, f'{n:,} of {len(self.means.library):,} documents have no date here, so a limit of time leaves them out')
 
     def search(self, query: str, k: int) -> Result:
         only = self.means.scope.limits
