@@ -173,8 +173,8 @@ def _check_effect(recorded: str | None, against: str | None, asking: dict[str, A
     idle = [name for name, value in asking.items()
             if name != 'limit' and value is not None and value is not False and (name, value) != ('llm', 'none')]
     if recorded is not None and idle:
-        raise CpqaError(f'{", ".join("--" + name.replace("_", "-") for name in idle)} can change nothing in recorded answers: leave it out, '
-                        'or give --system NAME in place of --recorded')
+        raise CpqaError(f'{", ".join("--" + name.replace("_", "-") for name in idle)} can change nothing in recorded answers: '
+                        'leave it out, or give --system NAME in place of --recorded')
 
 @measure.add('answers', 'answers to a question set, recorded ones or those of a system that is asked now',
              option('--recorded', metavar='FILE',
