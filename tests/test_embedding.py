@@ -88,7 +88,7 @@ def test_vectors_of_what_matches_a_question_are_those_that_the_documents_have_in
     assert hidden(tmp_path) == [] and Library(out).manifest.parts == {}   # nothing is begun, so that another question needs no --afresh
     first = killed_at(out, 0, '--where', where)
     assert 0 < first < len(asked)
-    assert "another request ({'where': 'tea[ti] OR" in complaint(inside('library', 'embed', out, '--where', 'tea[ti]'))
+    assert "another request (where: tea[ti] OR" in complaint(inside('library', 'embed', out, '--where', 'tea[ti]'))
     said = good('library', 'embed', out, '--where', where, how=inside)
     assert f'{len(asked):,} vectors of 2,500 documents' in said and f'vectors of the {len(asked):,} documents that match' in said
     assert f'of the {len(asked):,} documents that match' in good('library', 'info', out, how=inside)
