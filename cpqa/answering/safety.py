@@ -249,10 +249,20 @@ _STOPS = re.compile(
     r"\b(?:stop|stopping|come off|coming off|pause|pausing|skip|skipping|quit|break from|go without|refuse|refusing|give up|not take|"
     r"don['’]t take)\b(?P<what>(?:[ -](?:(?!and\b|or\b|but\b|during\b|after\b|before\b|with\b|from\b|in\b|while\b)[\w'’-]+)){0,5})",
     re.I)
+_LEANS = re.compile(r'(?:[ -](?:taking|having|using|doing))?'
+                    r'(?:[ -](?:it|them|this|these|that|early|now|yet|altogether|completely|sooner))*', re.I)
+_WHO = re.compile(r'\b(?:i|we|he|she|they|you|to|just)\W+$', re.I)
+_HOW = re.compile(r'\bhow (?:do|can|could|to|should)\b[^.?!]{0,20}$', re.I)
 _KEEP_ON = ('Do not stop, pause or change a treatment because of what you read here. Papers speak of groups of people: ask those who '
             'treat you first.')
 
 def treatment_note(question: str) -> str:
     "A note where a question speaks of stopping a treatment, or ''."
-    stopped = [m['what'] for m in _STOPS.finditer(question[:MOST_READ])]
-    return _KEEP_ON if any(re.search(rf'\b{_TREATMENT}\b', what, re.I) or medicines_named(what) for what in stopped) else ''
+    text = question[:MOST_READ]
+    is_treatment = lambda said: bool(re.search(rf'\b{_TREATMENT}\b', said, re.I) or medicines_named(said))
+    def leans(m: re.Match[str]) -> bool:   # "can I stop it?", "can I stop early with tamoxifen?": what it is stands elsewhere
+        who, rest = text[:m.start()], text[m.end():]
+        here = bool(m['what']) or not re.match(r' (?!with\b)\w', rest)
+        return here and bool(_LEANS.fullmatch(m['what']) and _WHO.search(who)) and not _HOW.search(who)
+    found = list(_STOPS.finditer(text))
+    return _KEEP_ON if any(is_treatment(m['what']) for m in found) or any(map(leans, found)) and is_treatment(text) else ''
