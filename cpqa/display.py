@@ -34,9 +34,12 @@ def plain(text: str) -> str:
     return ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
 
 def source_line(citation: Citation) -> str:
-    "The source of a citation in one line: title, journal, year, kind of study, PMID, what became of it, and whether the words are ours."
+    """The source of a citation in one line: title, journal, year, kind of study, who was studied unless the quote says so, PMID, what
+    became of it, and whether the words are ours."""
     study = '' if citation.study == 'information page' and citation.journal else citation.study   # its place says so already
-    parts = (citation.title, citation.journal, str(citation.year or ''), study.capitalize(), citation.label)
+    who = f'Studied: {citation.studied}' if citation.studied and citation.studied not in citation.quote else ''
+    where = citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
+    parts = (citation.title, citation.journal, str(citation.year or ''), study.capitalize(), who, where)
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
     became = f' ({plain(citation.status)})' if citation.status else ''
     return ' '.join(ended).rstrip('.') + became + (' (our note on it)' if citation.source == 'note' else '')
@@ -63,16 +66,16 @@ def result_lines(answer: Answer) -> list[str]:
 
 # %% ../nbs/display.ipynb #601e45da
 def by_paper(citations: Iterable[Citation]) -> list[list[Citation]]:
-    "The citations of each paper together, papers in the order in which they are cited first."
+    "The citations of each paper together, those of its full text too; papers in the order in which they are cited first."
     papers: dict[str, list[Citation]] = {}
-    for c in citations: papers.setdefault(c.pmid, []).append(c)
+    for c in citations: papers.setdefault(c.article, []).append(c)
     return list(papers.values())
 
 def claim_line(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
     "A claim in one line, with the numbers of its sources among `citations`, or marked as not supported with what is wrong."
     if claim.why: return f'NOT SUPPORTED: {plain(claim.text)} ({plain(in_words(claim.why))})'
-    at = {quotes[0].pmid: n for n, quotes in enumerate(by_paper(citations), 1)}
-    where = dict.fromkeys(f'{at.get(c.pmid, plain(c.label))}' for c in claim.citations)
+    at = {quotes[0].article: n for n, quotes in enumerate(by_paper(citations), 1)}
+    where = dict.fromkeys(f'{at.get(c.article, plain(c.label))}' for c in claim.citations)
     said = '' if claim.support is None else f' (support {claim.support:.2f} of 1)'
     return plain(claim.text) + (f' [{", ".join(where)}]' if where else '') + said
 
@@ -112,7 +115,7 @@ def confidence_in_words(confidence: float | None) -> str:
 
 def dates_in_words(citations: tuple[Citation, ...]) -> str:
     "From which years the cited papers are, or '' where none is known."
-    years = {c.pmid: c.year for c in citations}
+    years = {c.article: c.year for c in citations}
     known = sorted(y for y in years.values() if y is not None)
     if not known: return ''
     when = f'{known[0]}' if known[0] == known[-1] else f'{known[0]} to {known[-1]}'
@@ -177,7 +180,8 @@ def after_lines(answer: Answer) -> list[str]:
 def detail_lines(answer: Answer) -> list[str]:
     "How sure the answer is, and for each paper where its quotes stand and how well they match."
     sure = '' if answer.abstained else confidence_in_words(answer.confidence)
-    places = [f'{n}. ' + '; '.join(f'characters {c.start}–{c.end}, match {c.score:.2f}' for c in quotes)
+    of = lambda c, quotes: f' of {plain(c.pmid)}' if len({q.pmid for q in quotes}) > 1 else ''   # abstract or full text
+    places = [f'{n}. ' + '; '.join(f'characters {c.start}–{c.end}{of(c, quotes)}, match {c.score:.2f}' for c in quotes)
               for n, quotes in enumerate(by_paper(answer.citations), 1)]
     return [line for line in (sure, *places) if line]
 

@@ -57,7 +57,7 @@ def bibtex(answer: Answer) -> str:
     "The papers that an answer cites as entries of BibTeX, UTF-8, with the keys 'pmid' and number; '' where none is cited."
     entries: dict[str, str] = {}
     for c in _cited(answer):
-        key = f'pmid{c.pmid}' if c.pmid.isdigit() else re.sub('[^A-Za-z0-9]+', '-', c.pmid)
+        key = f'pmid{c.article}' if c.article.isdigit() else re.sub('[^A-Za-z0-9]+', '-', c.pmid)
         while key in entries: key += '-'
         entries[key] = _bib_entry(c, key)
     return '\n'.join(entries.values())
@@ -66,7 +66,7 @@ def bibtex(answer: Answer) -> str:
 def _ris_entry(c: Citation) -> str:
     people = [', '.join(filter(None, (p[0], p[1], p[2]))) if (p := _person(name)) else name for name in c.authors]
     fields = [('TY', 'JOUR' if _paper(c) else 'GEN'), *(('AU', name) for name in people), ('TI', _titled(c)),
-              ('JO', c.journal if _paper(c) else ''), ('PY', str(c.year or '')), ('DO', c.doi), ('AN', c.pmid), ('UR', c.url),
+              ('JO', c.journal if _paper(c) else ''), ('PY', str(c.year or '')), ('DO', c.doi), ('AN', c.article), ('UR', c.url),
               ('N1', _remark(c))]
     return '\n'.join(f'{tag}  - {value}' for tag, text in fields if (value := plain(text))) + '\nER  - \n'
 

@@ -730,7 +730,7 @@ def test_a_review_is_fetched_and_quoted_under_its_own_name(good_day):
                                                            abstract['dense_rank']) and review['score'] < abstract['score']
     cited = good_day.citations[0]
     assert (cited.pmid, cited.url, cited.source) == ('PMC510', 'https://pmc.ncbi.nlm.nih.gov/articles/PMC510/',
-                                                     'D2') and good_day.used_PMIDs[0] == 'PMC510'
+                                                     'D2') and good_day.used_PMIDs[0] == '1010'
     assert {e.passage.doc_id: e.source for e in good_day.evidence}['PMC510'] == 'D2'
     assert 'PMC510]' in good_day.response
 

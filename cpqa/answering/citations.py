@@ -29,7 +29,7 @@ from ..core.records import CheckedClaim, Citation, Document, Record
 from ..core.redaction import without_keys
 from ..core.remarks import Remark, remark
 from ..core.text_analysis import ENGLISH
-from ..literature.study_kinds import study_kind
+from ..literature.study_kinds import people_studied, study_kind
 from ..passages.sentences import Span, sentences
 from ..retrieval.dual_path import source_of
 
@@ -346,7 +346,7 @@ def cite(document: Document, span: Span, score: float) -> Citation:
     start, end = span
     return Citation(document.id, document.text[start:end], start, end, score, document.title, document.year,
                     document.journal, document.url, source_of(document), document.status, study_kind(document),
-                    authors=document.authors, doi=document.doi)
+                    studied=people_studied(document), authors=document.authors, doi=document.doi, of_pmid=document.pmid)
 
 _PICKED = 0.4   # of a claim's words must stand in the sentence that is chosen for it
 

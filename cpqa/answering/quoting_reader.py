@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['SIGNS', 'Among', 'MOST', 'is_aim', 'section_of', 'concludes', 'candidates', 'QuoteWeights', 'among',
            'shipped_quote_weights', 'answer_probability', 'section_share', 'matching', 'worth_reading', 'of_passages',
-           'sentence_probability', 'pick', 'best_sentences', 'standing', 'unmentioned', 'disagreements', 'by_label',
-           'trust', 'quoted', 'only_sound', 'quote_signs', 'QuotingReader', 'quoting_reader']
+           'sentence_probability', 'pick', 'best_sentences', 'strongest_first', 'standing', 'unmentioned',
+           'disagreements', 'by_label', 'trust', 'quoted', 'only_sound', 'quote_signs', 'QuotingReader',
+           'quoting_reader']
 
 # %% ../../nbs/answering/quoting_reader.ipynb #5a0fddf4
 import re
@@ -34,7 +35,7 @@ from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
 from ..core.redaction import short
 from ..core.remarks import Remark, remark
 from ..core.text_analysis import ENGLISH
-from ..literature.study_kinds import is_review, study_kind
+from ..literature.study_kinds import strength, study_kind
 from ..passages.calibration import calibrator
 from ..passages.rerankers import BM25Reranker, CosineReranker, Reranker, better_scores
 from ..passages.sentences import Span, sentences
@@ -205,9 +206,18 @@ def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners:
 _STEP = 0.01   # scores within one step are as good
 
 def best_sentences(scores: np.ndarray, documents: Sequence[Document]) -> list[int]:
-    "The numbers of the sentences by score in steps, and within a step reviews first, then newer papers."
-    place = lambda i: (-round(float(scores[i]) / _STEP), not is_review(documents[i]), -(documents[i].year or 0), i)
+    "The numbers of the sentences by score in steps, and within a step the stronger kinds of study first, then newer papers."
+    place = lambda i: (-round(float(scores[i]) / _STEP), strength(documents[i]), -(documents[i].year or 0), i)
     return sorted(range(len(scores)), key=place)
+
+_AS_GOOD = 0.1   # what scores less than this below the best is about as good
+
+def strongest_first(taken: Sequence[int], scores: np.ndarray, documents: Sequence[Document]) -> list[int]:
+    "The numbers taken, of those about as good as the best the stronger kinds of study first, then newer papers."
+    if not taken: return []
+    near = [i for i in taken if scores[i] >= max(scores[j] for j in taken) - _AS_GOOD]
+    first = sorted(near, key=lambda i: (strength(documents[i]), -(documents[i].year or 0)))
+    return [*first, *(i for i in taken if i not in near)]
 
 # %% ../../nbs/answering/quoting_reader.ipynb #d4bb0719
 _LEANING = re.compile(r"(?:this|these|those|it|its|they|their|he|she|both|neither|such|here|there(?:fore|by)|thus|hence|however|moreover|"
@@ -446,6 +456,7 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     if why := abstention(_grounds(reader, given, g, len(every) - len(about))): return replace(blank, why=(why,))
     said, ways = _heard(question, given, found)
     taken, label = _quotes(reader, question, given, found, said, ways)
+    if not label: taken = strongest_first(taken, given.scores, [d for d, _ in found])
     citations = _apart(cite(found[i][0], standing(*found[i]), round(float(given.scores[i]), 4)) for i in taken)
     how = _how_well(question, citations, given, replace(said, label=label) if said else None, [ways[i] for i in taken])
     return replace(blank, response=quoted(citations), citations=citations, abstained=False, why=how, label=label,

@@ -84,6 +84,15 @@ def _dated(date: str, what: str):
     _demand(not date or bool(re.fullmatch('[0-9]{4}(-[0-9]{2}){0,2}', date)),
             f'{what} is {date[:40]!r}, expected one like 2019, 2019-03 or 2019-03-12')
 
+def _sound(d: 'Document'):
+    _demand(0 < len(d.id) <= 100 and d.id.isprintable() and ' ' not in d.id,
+            f'a document needs an id of 1 to 100 printable characters without white space (a PMID or a PMCID), got {d.id[:40]!r}')
+    _demand(not d.pmid or d.pmid.isascii() and d.pmid.isdigit(),
+            f'the PMID of {d.id} is {d.pmid[:20]!r}, expected digits')
+    for what, when in (('date', d.date), ('date of revision', d.revised)): _dated(when, f'the {what} of {d.id}')
+    s = next((s for s in d.sections if not 0 <= s.start <= s.end <= len(d.text)), None)
+    _demand(not s, s and f'section {s.label!r} of {d.id} spans {s.start}:{s.end}, outside its text of {len(d.text)} characters')
+
 # %% ../../nbs/core/records.ipynb #bf48c29c
 class Document(Record, frozen=True):
     "An article: bibliography, MeSH headings, and the `text` whose character offsets passages refer to."
@@ -106,13 +115,9 @@ class Document(Record, frozen=True):
     article_type: str = ''                    # of JATS ('review-article')
     revised: str = ''                         # when NLM last revised the record: of two versions, the later is the newer
     link: str = ''                            # where a person reads what is in neither PubMed nor PMC: an address with https
+    pmid: str = ''                            # of the article, where the id is another, as that of a full text
 
-    def __post_init__(self):
-        _demand(0 < len(self.id) <= 100 and self.id.isprintable() and ' ' not in self.id,
-                f'a document needs an id of 1 to 100 printable characters without white space (a PMID or a PMCID), got {self.id[:40]!r}')
-        for what, when in (('date', self.date), ('date of revision', self.revised)): _dated(when, f'the {what} of {self.id}')
-        s = next((s for s in self.sections if not 0 <= s.start <= s.end <= len(self.text)), None)
-        _demand(not s, s and f'section {s.label!r} of {self.id} spans {s.start}:{s.end}, outside its text of {len(self.text)} characters')
+    def __post_init__(self): _sound(self)
 
     @property
     def retracted(self) -> bool:
@@ -299,11 +304,18 @@ class Citation(Record, frozen=True):
     differs: tuple[str, ...] = ()   # words that a model's quote of it lacks ('-word') or adds ('+word')
     authors: tuple[str, ...] = ()   # as those of the document
     doi: str = ''
+    of_pmid: str = ''      # PMID of the article, where the document is its full text under another id
+    studied: str = ''      # who took part, as the paper puts it: '120 women with breast cancer'; '' where that is not known
 
     def __post_init__(self):
         _demand(bool(self.quote) and 0 <= self.start == self.end - len(self.quote),
                 f'citation {self.start}:{self.end} of {self.pmid} does not fit its quote of {len(self.quote)} characters')
         _finite(self.score, self.pmid)
+
+    @property
+    def article(self) -> str:
+        "The PMID of the article, or the document's id where none is known: the same for an abstract and its full text."
+        return self.of_pmid or self.pmid
 
     @property
     def label(self) -> str:
@@ -384,8 +396,9 @@ class Answer(Record, frozen=True):
 
     @property
     def used_PMIDs(self) -> tuple[str, ...]:
-        "The ids of the cited documents, in the order of their first citation."
-        return tuple(dict.fromkeys(c.pmid for c in self.citations))
+        """The PMIDs of the cited articles, those of `further` too, in the order of their first citation; a document's id where no PMID is
+        known."""
+        return tuple(dict.fromkeys(c.article for one in (self, *self.further) for c in one.citations))
 
     def to_dict(self) -> dict[str, Any]:
         "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."

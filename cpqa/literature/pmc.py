@@ -142,7 +142,7 @@ def _document(article: etree._Element) -> Document:
                                   'journal-title-group/abbrev-journal-title', 'abbrev-journal-title'),
         publication_types=_types(title, kind), languages=tuple(filter(None, [_LANGUAGES.get(article.get(_LANG, '')[:2].lower())])),
         doi=ids.get('doi', ''), pmcid=ids.get('pmcid', ''), corrections=_links(meta, kind), source='pmc' if body else 'pmc abstract',
-        authors=_authors(meta), date=date, article_type=kind)
+        authors=_authors(meta), date=date, article_type=kind, pmid=ids.get('pmid', '') if 'pmcid' in ids else '')
 
 def jats_document(article: etree._Element) -> Document:
     "The document of a JATS `article` element. Raises `ReadError` where it cannot be one."

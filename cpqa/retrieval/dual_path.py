@@ -285,7 +285,8 @@ def _with_full_texts(path: HSRDR, documents: list[Document]) -> tuple[list[Docum
     except Exception as e: got, notes = Fetched(failed=tuple(want)), [f'no full text could be fetched: {_said(e)}']
     given = {d.id: d for d in got.documents if d.id in want}
     why = {id: reason for id in want if (reason := _no_full(given.get(id), id in got.failed))}
-    texts = {own: given[id] for id, own in want.items() if id not in why}
+    whose = lambda id, own: given[id] if given[id].pmid or not own.isdigit() else replace(given[id], pmid=own)   # where it does not say
+    texts = {own: whose(id, own) for id, own in want.items() if id not in why}
     gone = why | {d.id: 'no abstract' for d in documents if not d.text.strip() and d.id not in texts}
     gone |= {want[id]: 'retracted' for id, reason in why.items() if reason == 'retracted'}   # even if PubMed does not know yet
     both = (x for d in documents for x in (None if d.id in gone else d, texts.get(d.id)))
