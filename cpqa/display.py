@@ -248,14 +248,24 @@ def answer_in_words(answer: Answer) -> str:
 def _source_html(answer: Answer, quotes: list[Citation]) -> str:
     source, url = escape(source_line(quotes[0])), quotes[0].url
     link = f'<a href="{escape(plain(url))}">{source}</a>' if url.startswith('https://') else source
-    return f'<li>{escape(_quotes_below(answer, quotes))} {link}</li>'
+    quoted = escape(_quotes_below(answer, quotes))
+    return f'<li>{quoted}<br> <small>{link}</small></li>' if quoted else f'<li>{link}</li>'
 
-def _lines_html(lines: Iterable[str], strong: bool = False) -> str:
+_NAMED = re.compile(r'\[([^\[\]]{1,300})\]')
+
+def _linked(line: str, citations: tuple[Citation, ...]) -> str:
+    "The line as HTML, with a link for each number or id in its brackets that stands for a source."
+    papers = {name: quotes[0].url for n, quotes in enumerate(by_paper(citations), 1) for c in quotes for name in (str(n), c.pmid, c.label)}
+    known = {escape(name): escape(plain(url)) for name, url in papers.items() if url.startswith('https://')}
+    link = lambda name: f'<a href="{known[name]}">{name}</a>' if name in known else name
+    return _NAMED.sub(lambda m: f'[{", ".join(map(link, m[1].split(", ")))}]', escape(plain(line)))
+
+def _lines_html(lines: Iterable[str], strong: bool = False, citations: tuple[Citation, ...] = ()) -> str:
     open_, close = ('<p><strong>', '</strong></p>') if strong else ('<p>', '</p>')
-    return ''.join(f'{open_}{escape(plain(line))}{close}' for line in lines if line)
+    return ''.join(f'{open_}{_linked(line, citations)}{close}' for line in lines if line)
 
 def _claim_html(claim: CheckedClaim, citations: tuple[Citation, ...]) -> str:
-    line = escape(claim_line(claim, citations))
+    line = _linked(claim_line(claim, citations), citations)
     return f'<li>{line}</li>' if claim.holds else f'<li><strong>{line}</strong></li>'
 
 def _found_html(line: str, url: str) -> str:
@@ -270,7 +280,8 @@ def _one_html(answer: Answer) -> str:
     apart = claims_apart(answer)
     claims = [_claim_html(c, answer.citations) for c in answer.claims] if apart and any(c.holds for c in answer.claims) else []
     terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
-    parts = [_lines_html([*question_lines(answer), *result_lines(answer)], strong=True), _lines_html(own_lines(answer)),
+    parts = [_lines_html([*question_lines(answer), *result_lines(answer)], strong=True),
+             _lines_html(own_lines(answer), citations=answer.citations),
              _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if apart else '', _lines_html([_NEAREST] if near else []),
              _items('ol', [_found_html(*found) for found in (near or found_lines(answer))]),
              _items('ol', [_source_html(answer, quotes) for quotes in by_paper(answer.citations)]),
@@ -279,11 +290,13 @@ def _one_html(answer: Answer) -> str:
              _lines_html(['In plain words'], strong=True) + _items('ul', terms) if terms else '']
     return ''.join(parts)
 
+_CARD = '<div class="cpqa-answer" style="max-width: 46em; overflow-wrap: anywhere; border-left: .2em solid; padding-left: 1em">'
+
 def answer_html(answer: Answer) -> str:
     "An answer as HTML: everything escaped, links only to https addresses, no colours."
-    if answer.kind == 'help': return '<div class="cpqa-answer">' + _lines_html([answer.first], strong=True) + '</div>'   # these words alone
+    if answer.kind == 'help': return _CARD + _lines_html([answer.first], strong=True) + '</div>'   # these words alone
     every = (answer, *answer.further)
-    return ('<div class="cpqa-answer">' + _lines_html([answer.first], strong=True) + ''.join(map(_one_html, every))
+    return (_CARD + _lines_html([answer.first], strong=True) + ''.join(map(_one_html, every))
             + _lines_html((f'Note: {note}' for one in every for note in one.notes), strong=True)
             + f'<p><small>Searched: {escape(plain(answer.library))}. {escape(plain(answer.note))}</small></p></div>')
 

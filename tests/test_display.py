@@ -22,7 +22,7 @@ from cpqa.retrieval.sources import Scope
 pytestmark = pytest.mark.usefixtures('loaded_once')
 EVIL = ('</p></div><script>alert(1)</script><img src=x onerror=alert(1)><a '
         'href="javascript:alert(1)">"\'&amp;\x1b[2J\x1b]0;owned\x07\u202e[bold red]y[/bold red]')
-TAGS = {'div', 'p', 'strong', 'ol', 'ul', 'li', 'a', 'small', 'details', 'summary'}
+TAGS = {'div', 'p', 'br', 'strong', 'ol', 'ul', 'li', 'a', 'small', 'details', 'summary'}
 
 
 def cited(quote: str, **more) -> Citation:
@@ -57,7 +57,7 @@ ANSWER = everything('Tamoxifen helped.')
 def test_a_parser_finds_our_elements_alone(text):
     tree = page(everything(text))
     assert tree.tag == 'div' and {e.tag for e in tree.iter()} <= TAGS
-    assert {(e.tag, name) for e in tree.iter() for name in e.attrib} <= {('div', 'class'), ('a', 'href')}
+    assert {(e.tag, name) for e in tree.iter() for name in e.attrib} <= {('div', 'class'), ('div', 'style'), ('a', 'href')}
     assert all(e.get('href').startswith('https://') for e in tree.iter('a'))
     said = ' '.join(tree.text_content().split())
     want = ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
@@ -79,8 +79,8 @@ def test_only_https_is_linked(url): assert list(page(replace(ANSWER, citations=(
 def test_no_colour_is_fixed():
     "Light and dark themes bring their own colours; a mark is a word."
     made = answer_html(ANSWER)
-    assert re.findall(r'style|color|colour|background|#[0-9a-f]{3,6}\b|rgb|<font|prefers-color-scheme|class="(?!cpqa-answer")',
-                      made.replace('cpqa-answer', 'cpqa-answer'), re.I) == []
+    assert re.findall(r'style|color|colour|background|#[0-9a-f]{3,6}\b|rgb|font|prefers-color-scheme|class="(?!cpqa-answer")',
+                      made.replace(' style="', ' ', 1), re.I) == []   # the card alone has a style, which names no colour
     assert made.count('NOT SUPPORTED') == 1 and '<strong>NOT SUPPORTED' in made
 
 
