@@ -25,7 +25,7 @@ from cpqa.answering import safety
 from cpqa.answering.safety import DangerModel, danger, danger_model, marks_chances, network_chances, readings, word_marks
 
 LABELS = ROOT / 'benchmarks' / 'labels'
-KINDS = ('none', *safety.STANDS_ALONE, *safety.FIRST_HELP)
+KINDS = ('none', *safety.HARM, *safety.FIRST_HELP)
 FOLDS, STRENGTH, COPIES, TEMPLATES = 3, 20, 2, 6
 DRUGS = '''paclitaxel docetaxel carboplatin cisplatin oxaliplatin capecitabine xeloda 5fu gemcitabine irinotecan folfox folfiri folfirinox
 doxorubicin epirubicin cyclophosphamide vincristine vinorelbine etoposide temozolomide temodal methotrexate pemetrexed abvd bendamustine
@@ -177,7 +177,7 @@ def fit():
     kinds, s = np.array([kind for kind, _ in both]), np.array([out[row] for row in both])
     curve, bar = [], []
     is_real = np.arange(len(both)) >= len(own)
-    for j, group in enumerate((safety.STANDS_ALONE, safety.FIRST_HELP)):
+    for j, group in enumerate((safety.HARM, safety.FIRST_HELP)):
         known = LogisticRegression(C=1e3).fit(s[:, j:j + 1], np.isin(kinds, group))
         curve.append([known.coef_[0, 0], known.intercept_[0]])
         p = 1/(1 + np.exp(-curve[j][0]*s[:, j] - curve[j][1]))
@@ -223,7 +223,7 @@ def found_in(path: str) -> dict:
     kinds = list(dict.fromkeys(row_['kind'] for row_ in rows))
     marks = lambda question: any(p >= bar for (p, _), bar in zip(marks_chances(question), danger_model().bar))
     return ({kind: row([bool(danger(each)) for each in of(kind)]) for kind in kinds} |
-            {f'{kind}, words alone': row([danger(each) in safety.STANDS_ALONE for each in of(kind)]) for kind in kinds} |
+            {f'{kind}, words alone': row([danger(each) in safety.ALONE for each in of(kind)]) for kind in kinds} |
             {f'{kind}, by marks': row([marks(each) for each in of(kind)]) for kind in kinds})
 
 

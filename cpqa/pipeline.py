@@ -476,7 +476,8 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
     if alone := words_alone(message): return _help(message, alone)
     answer, *further = (_one_answered(qa, question, kind, options, on_text) for question in asked)
     first = first_words(message)
-    if first and not any(c.study == 'information page' for a in (answer, *further) for c in a.citations): return _help(message, first)
+    cited = [c.study for a in (answer, *further) for c in a.citations]
+    if first and {*cited} != {'information page'}: return _help(message, first)
     said = [note for note in (treatment_note(message), language_note(message)) if note]
     return replace(answer, question=message, first=first, notes=(*said, *answer.notes),
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))

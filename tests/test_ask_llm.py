@@ -215,8 +215,8 @@ def test_danger_comes_first_whoever_answers(server):
     name, env = ways(server)['openai at a URL']
     for more in ([], ['--llm', name]):
         answer = json.loads(good('ask', 'My mother cannot breathe, is it the tamoxifen?', *more, '--json', env=env, how=inside))
-        assert 'emergency number' in answer['first'] and (answer['kind'], answer['citations']) == ('help', [])   # no page for patients
-    out = good('ask', 'My mother cannot breathe. What are the signs of a blood clot in the lung?', how=inside)
+        assert 'emergency number' in answer['first'] and (answer['kind'], answer['citations']) == ('help', [])
+    out = good('ask', 'Fever of 38.6 since my chemo, what can cause a fever?', how=inside)   # pages for patients alone
     assert out.index('emergency number') < out.index('Page of ') < out.index('Searched')
 
 

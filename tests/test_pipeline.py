@@ -51,15 +51,15 @@ def damaged(tmp_path):
     return tmp_path
 
 
-BREATHE = 'I cannot breathe'
-NO_ANSWER = {'no library': {'question': BREATHE}, 'too long': {'question': f'{BREATHE} ' * 500},
-             'no model': {'question': BREATHE, 'kind': 'yesno'}}
+FEVER = 'I have a fever after my chemo'
+NO_ANSWER = {'no library': {'question': FEVER}, 'too long': {'question': f'{FEVER} ' * 500},
+             'no model': {'question': FEVER, 'kind': 'yesno'}}
 
 
 @pytest.mark.parametrize('wrong', NO_ANSWER.values(), ids=NO_ANSWER.keys())
 def test_an_error_carries_the_words_for_a_person_in_danger(wrong, damaged):
     with pytest.raises(CpqaError) as e: CancerQA(damaged).ask(**wrong)
-    assert e.value.__notes__ == [FIRST['emergency']] and FIRST['emergency'] not in str(e.value)
+    assert e.value.__notes__ == [FIRST['fever']] and FIRST['fever'] not in str(e.value)
 
 
 @pytest.mark.parametrize('question', [QUESTION, '', None, 7])

@@ -354,7 +354,7 @@ def test_nothing_of_the_question_is_repeated(): assert first_words('I cannot bre
 # ---- the words that stand alone
 
 ALONE = ["I don't want to live anymore since the diagnosis", 'I took 30 paracetamol tablets last night, what happens now?',
-         'No quiero vivir más desde el diagnóstico']
+         'No quiero vivir más desde el diagnóstico', 'I cannot breathe, is it the tamoxifen?']
 
 
 @cases('question', ALONE)
@@ -422,10 +422,10 @@ def test_a_terminal_says_the_words_once(monkeypatch):
 
 
 def test_a_search_for_documents_says_what_must_be_said_first_and_lists_them():
-    said = first_words('My mother cannot breathe, is it the tamoxifen?')
-    out = good('search', 'My mother cannot breathe, is it the tamoxifen?', '-k', '2', how=inside)
+    said = first_words(asked := 'I have a fever after chemo, is it the docetaxel?')
+    out = good('search', asked, '-k', '2', how=inside)
     assert out.startswith(said[:60]) and len(out.removeprefix(said).strip().splitlines()) == 2
-    done = inside('search', 'My mother cannot breathe, is it the tamoxifen?', '--json')
+    done = inside('search', asked, '--json')
     assert len(json.loads(done.stdout)) == 10 and done.stderr.strip() == said
     assert json.loads(good('search', 'suicidal[tiab]', '--retriever', 'boolean', '--json', how=inside)) is not None   # a query, no cry
     assert inside('search', 'what lowers the risk of polyps?', '--json').stderr == ''
