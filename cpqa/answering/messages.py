@@ -27,6 +27,7 @@ from ..retrieval.patient_words import patients_phrases
 # %% ../../nbs/answering/messages.ipynb #53470007
 _HEADS = re.compile(r'\b(?:SUBJECT|MESSAGE)\s*:')
 _SUBJECT = 8   # words: no subject line is longer
+_SMALL = re.compile(r'(?<=[a-z]{3}[.!?])(?<!approx\.)\s+(?=[a-z])')   # a message typed without capitals
 
 class Letter(NamedTuple):
     "The subject line, or '', and the sentences."
@@ -37,7 +38,7 @@ def message_of(text: str) -> Letter:
     "A message taken apart."
     lines = [line for part in _HEADS.split(text) for line in part.splitlines() if line.strip()]
     bare = lambda s: ' '.join(s.split())
-    said = [bare(line[a:b]) for line in lines for a, b in sentences(Document('message', text=line))]
+    said = [bare(part) for line in lines for a, b in sentences(Document('message', text=line)) for part in _SMALL.split(line[a:b])]
     said = [s for s in said if re.search(r'\w', s)]
     short = len(lines) > 1 and len(said) > 1 and len(said[0].split()) <= _SUBJECT and said[0][-1] not in '.?!,'
     return Letter(said[0], tuple(said[1:])) if short else Letter('', tuple(said))
@@ -86,10 +87,11 @@ def shipped_message_weights() -> MessageWeights:
     return msgspec.json.decode((files('cpqa')/'data'/'messages.json').read_bytes(), type=MessageWeights)
 
 # %% ../../nbs/answering/messages.ipynb #53470013
-_SECOND, _OTHER = 0.7, 0.5   # of the best probability, for a second question; of the words that two questions share, at most
+_SECOND, _OTHER = 0.7, 0.5   # of the best probability, for a further question; of the words that two questions share, at most
+_MOST = 3   # questions
 
 class LetterParts(NamedTuple):
-    "Numbers of the sentences that ask, one or two, and of the one that says what about."
+    "Numbers of the sentences that ask, one to three, and of the one that says what about."
     asks: tuple[int, ...]
     about: int
 
@@ -103,12 +105,13 @@ def message_parts(said: Sequence[str], weights: MessageWeights | None = None) ->
     if not said: raise ValueError('a message without a sentence has no parts: give at least one')
     w, signs = weights or shipped_message_weights(), sentence_signs(said)
     p, about = np.where(may_ask(signs), w.asks.probability(signs), 0.0), int(w.about.probability(signs).argmax())
-    if not p.any(): return LetterParts((len(said) - 1,), about)
+    if not p.any():   # nothing asks: the last sentence that is no farewell
+        return LetterParts((max((i for i in range(len(said)) if not signs[i, 5]), default=len(said) - 1),), about)
     first = int(p.argmax())
     alike = lambda i: len(_stems(said[i]) & _stems(said[first])) / max(1, min(len(_stems(said[i])), len(_stems(said[first]))))
     near = [i for i in np.argsort(-p).tolist() if i != first and p[i] >= _SECOND * p[first]]
     others = [i for i in near if said[i].endswith('?') and alike(i) < _OTHER]
-    return LetterParts(tuple(sorted([first, *others[:1]])), about)
+    return LetterParts(tuple(sorted([first, *others[:_MOST - 1]])), about)
 
 # %% ../../nbs/answering/messages.ipynb #53470017
 _NAMES = 3
@@ -133,7 +136,7 @@ _LEANS = re.compile(r'\b(?:it|this|these|those|they|them)\b(?! (?:[a-z]+ )?(?:to
                     r'|\bthat\W*$', re.I)
 
 def questions_in(message: str, weights: MessageWeights | None = None) -> tuple[str, ...]:
-    "The questions of a message, one or two, each with what belongs to it; a short text is one question."
+    "The questions of a message, one to three, each with what belongs to it; a short text is one question."
     whole, told = ' '.join(message.split()), message_of(message)
     if len(whole.split()) <= _QUESTION or len(told.sentences) < 2: return (whole,)
     parts, out = message_parts(told.sentences, weights), list[str]()
