@@ -192,8 +192,8 @@ _NEXT = ('You can ask PubMed itself (--source pubmed), or put the question to pe
 _NEAREST = 'Nearest here, though it may be about something else:'
 
 def next_lines(answer: Answer) -> list[str]:
-    "What a person can do after a refusal."
-    return [_NEXT] if answer.abstained else []
+    "What the library covers, and what a person can do, after a refusal."
+    return [line for line in (plain(answer.covers), _NEXT) if line] if answer.abstained else []
 
 def question_lines(answer: Answer) -> list[str]:
     "The question, a long message cut short, and what was read as the question in it."

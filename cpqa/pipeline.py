@@ -29,6 +29,7 @@ from .passages.rerankers import RERANKERS, NoReranker, Reranker, reranker as nam
 from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter, SentenceWindow, segmenter as named_segmenter
 from .passages.two_stage import Combine, Selection, TwoStage, rerank_documents, title_passages
 from .retrieval.boolean import BooleanIndex
+from .retrieval.coverage import coverage, coverage_in_words
 from .retrieval.dual_path import HSRDR, AsIs, Retrieval
 from .retrieval.encoders import CachedEncoder, Encoder
 from .retrieval.engines import ENGINES, Engine, engine
@@ -198,6 +199,11 @@ class _Opened:
     @cached_property
     def boolean(self) -> BooleanIndex: return BooleanIndex(self.library)
 
+    @cached_property
+    def covers(self) -> str:
+        "What the library holds most on, in a sentence."
+        return coverage_in_words(coverage(self.boolean))
+
     def newest(self) -> '_Opened':
         "This, or what lies in its place now."
         if 'library' not in self.__dict__ or not self.library.replaced(): return self
@@ -237,6 +243,8 @@ class _Parts:
     def vectors(self) -> Vectors: return self.opened.vectors
     @property
     def boolean(self) -> BooleanIndex: return self.opened.boolean
+    @property
+    def covers(self) -> str: return self.opened.covers if self.scope.name in ('', 'demo') else ''   # PubMed covers all
     @property
     def encoder(self) -> Encoder: return self.engines.encoder
     @property
@@ -510,7 +518,8 @@ def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: O
     quoted = [(c.quote, papers[c.pmid].text) for c in answer.citations if c.pmid in papers]
     terms = asked_words(question) if answer.abstained else in_plain_words(answer.response, quoted)
     return replace(answer, question=question, timings_ms=dict(t), terms=brand_names(question) | terms,
-                   library=answer.library or 'nothing: the language model was asked alone')
+                   library=answer.library or 'nothing: the language model was asked alone',
+                   covers=qa.covers if answer.abstained and found else '')
 
 def _with_evidence(answer: Answer, g: Gathered) -> Answer:
     sure = g.confidence if answer.confidence is None else answer.confidence   # a quoting reader says how sure it is of its quotes

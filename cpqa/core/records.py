@@ -383,6 +383,7 @@ class Answer(Record, frozen=True):
     told: tuple[str, ...] = ()           # what the response tells already: 'label', 'items', 'claims'; or promises: 'evidence'
     read_as: str = ''                    # the question that was found in a message; '' where the question stood alone
     further: tuple['Answer', ...] = ()   # the answers to the other questions of a message
+    covers: str = ''                     # where it abstained: what the library holds most on
 
     def __repr__(self) -> str: return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 
@@ -396,8 +397,7 @@ class Answer(Record, frozen=True):
 
     @property
     def used_PMIDs(self) -> tuple[str, ...]:
-        """The PMIDs of the cited articles, those of `further` too, in the order of their first citation; a document's id where no PMID is
-        known."""
+        "The PMIDs of the cited articles, of `further` too, in the order of first citation; a document's id where no PMID is known."
         return tuple(dict.fromkeys(c.article for one in (self, *self.further) for c in one.citations))
 
     def to_dict(self) -> dict[str, Any]:
