@@ -9,6 +9,7 @@ __all__ = ['ANSWER_SYSTEMS', 'AnswerSystem', 'answer_system', 'answering', 'as_a
 # %% ../../nbs/evaluation/answer_systems.ipynb #cd54fac9
 import random
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..answering.readers import Reading
 from ..answering.replies import Options
 from ..core.errors import CpqaError
 from ..core.llm import LLM
+from ..core.llm_spending import added
 from ..core.progress import Progress, quiet
 from ..core.records import Answer, AnswerKind, Hit, Record
 from ..core.remarks import UNANSWERED
@@ -46,7 +48,7 @@ _ROWS = (
     AnswerSystem('naive', 'the first five documents by meaning, whole', 'He et al., section IV, baseline 2', 'documents',
                  {'first': 'dense', 'rewrite': 'as-is', 'reranker': 'none', 'combine': 'reranker', 'depth': 5, 'passages': 5}, False),
     AnswerSystem('pipeline', 'both routes, passages, reranked, with their metadata', 'He et al., section III', 'passages', {}, False),
-    AnswerSystem('confirmed', 'the same, and each claim must be confirmed, as by  cpqa ask', '', 'passages'),
+    AnswerSystem('confirmed', 'the same, and each claim must be confirmed; asked however thin the evidence', '', 'passages'),
     AnswerSystem('stuhlmann', 'BM25 to a depth, a cross-encoder, positive scores, ten documents', 'Stuhlmann et al., Figure 2', 'stuhlmann',
                  {'first': 'bm25', 'rewrite': 'as-is', 'combine': 'reranker', 'above': 0.0, 'passages': 20}, False),
     AnswerSystem('quotes', 'sentences are quoted, no model is asked'),
@@ -93,7 +95,8 @@ def _prediction(question: Question, answer: Answer) -> str:
 
 def outcome_of(question: Question, answer: Answer) -> Outcome:
     "What a run keeps of an answer."
-    u, failed = answer.usage, [r for r in answer.why if r.kind in UNANSWERED]
+    failed = [r for r in answer.why if r.kind in UNANSWERED]
+    u = reduce(added, [x.usage for x in (answer, *answer.further) if x.usage], {})
     rests_on = answer.trace.get('reader', {}).get('named') or answer.used_PMIDs   # of an answer that nobody checked what it names
     hits = tuple(Hit(id, 1 / n) for n, id in enumerate(rests_on, 1))
     tokens = {'in': int(u['input_tokens']), 'out': int(u['output_tokens'])} if u else {}
@@ -103,13 +106,18 @@ def outcome_of(question: Question, answer: Answer) -> Outcome:
 # %% ../../nbs/evaluation/answer_systems.ipynb #9fe2d838
 class _Spent(BaseException): "The caps are reached: no failure of a question, so it must not be caught as one."
 
+def _spent(answer: Answer) -> str:
+    "The cap that kept a model from being asked, in its words, whoever asked it; '' where none did."
+    whole = (answer, *answer.further)
+    told = [r.values.get('spent') or r.values.get('said') for a in whole for r in a.why if r.values.get('fault') == 'budget']
+    return str(next(filter(None, (*told, *(a.trace.get('spent') for a in whole))), ''))
+
 def _do(qa: CancerQA, switches: LeakFree | None, question: Question) -> Outcome:
     kind, options = as_asked(question)
     with_model = qa.reading.model is not None
     asked = qa.leaving_out(question.written_from) if switches and switches.exclude_source else qa
     answer = asked.ask(question.question, kind if with_model else None, options if with_model else None)
-    spent = [r for r in answer.why if r.values.get('fault') == 'budget']
-    if spent: raise _Spent(str(spent[0].values.get('spent') or spent[0].values.get('said', '')))
+    if spent := _spent(answer): raise _Spent(spent)
     return outcome_of(question, answer)
 
 def ask_all(
