@@ -5,12 +5,13 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
-from conftest import cases
+from conftest import ROOT, cases
 from helpers import complaint, cpqa, escapes, inside, untroubled, write_beir
 
 from cpqa.core.errors import CpqaError
@@ -1208,6 +1209,15 @@ def test_a_published_cell(data_dir, tmp_path):
 
 
 @pytest.mark.release
+def test_the_files_of_ids_name_the_questions_of_the_study(data_dir, tmp_path):
+    "What benchmarks/paper_answers.py draws for `cpqa eval answers --only` is what the study asked: its negative questions are among it."
+    asked = [sys.executable, 'paper_answers.py', 'ids', '--runs', str(tmp_path)]
+    subprocess.run(asked, cwd=ROOT/'benchmarks', env=os.environ | {'PYTHONPATH': str(ROOT), 'CPQA_DATA': str(data_dir)}, check=True)
+    drawn = {f'{file.stem} {id}' for file in tmp_path.glob('*.ids') for id in file.read_text().split('\n') if id}
+    he, stuhlmann = (json.loads((ROOT/'benchmarks'/'results'/f'answers_{name}.json').read_text()) for name in ('he', 'stuhlmann'))
+    assert len(drawn) == 5 * he['each'] + stuhlmann['questions'] and drawn >= set(he['negative']['ids'])
+
+
 def test_bm25_on_bioasq(data_dir, tmp_path):
     found = report(tmp_path, 'retrieval', '--data', data_dir/'bioasq_beir', '--retriever', 'bm25', '--run-file', tmp_path/'run',
                    env={'CPQA_CACHE': SHARED}, how=cpqa)
