@@ -287,6 +287,17 @@ class _Steps(_Parts):
         "The reranker of this name, loaded once; the cosine takes the vectors that are there."
         return _second(self, name, vectors)
 
+# %% ../nbs/pipeline.ipynb #e2190cdf
+def _with_rewriter(finding: Finding, rewrite: str | Rewriter | None) -> Finding:
+    return finding if rewrite is None else replaced(finding, rewrite=rewrite)
+
+def _with_model(reading: Reading | LLM | str | None, llm: LLM | str | None) -> Reading:
+    "Who reads, with the model that is given apart. Raises `CpqaError` where it is given twice."
+    who = reading if isinstance(reading, Reading) else Reading(reading)
+    if llm is None: return who
+    if who.model is not None: raise CpqaError('the language model is given twice, by reading and by llm: leave one of them out')
+    return replaced(who, llm=llm)
+
 # %% ../nbs/pipeline.ipynb #e2190ce0
 class CancerQA(_Steps):
     "Answers questions from a library or from PubMed: `ask`, `retrieve`, `search`. Without a scope, from the demo notes of the package."
@@ -301,13 +312,9 @@ class CancerQA(_Steps):
         llm: LLM | str | None = None,                   # the same as in `reading`, or its name
         rewrite: str | Rewriter | None = None,          # the same as in `finding`: 'llm' asks the model for the ladder
     ):
-        who, how = reading if isinstance(reading, Reading) else Reading(reading), finding or Finding()
-        if llm is not None and who.model is not None:
-            raise CpqaError('the language model is given twice, by reading and by llm: leave one of them out')
         searched = scope_of(scope)
         check_library(searched.shelf)
-        super().__init__(searched, how if rewrite is None else replaced(how, rewrite=rewrite),
-                         who if llm is None else replaced(who, llm=llm), progress)
+        super().__init__(searched, _with_rewriter(finding or Finding(), rewrite), _with_model(reading, llm), progress)
 
     def ask(
         self,

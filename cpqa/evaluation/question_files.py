@@ -263,7 +263,8 @@ def read_healthsearchqa(paths: list[Path], faults: list[str]) -> Iterator[Questi
         if not isinstance(text, str) or not text.strip(): raise ValueError('there is no question')
         id = fields.get('id')
         return Question(str(n) if id is None or id == '' else str(id), text.strip(), 'open', 'healthsearchqa')
-    for path in paths: yield from collect(((where, (n, row)) for n, (where, row) in enumerate(question_rows(path, faults), 1)), build, faults)
+    for path in paths:
+        yield from collect(((where, (n, row)) for n, (where, row) in enumerate(question_rows(path, faults), 1)), build, faults)
 
 # %% ../../nbs/evaluation/question_files.ipynb #e21e7455
 _LARGEST = 20_000_000   # bytes of one XML file

@@ -15,7 +15,7 @@ from ..core.errors import CpqaError, require
 from ..core.progress import Progress, quiet
 from ..core.records import Hit
 from ..core.redaction import short
-from .answer_systems import asked_model, held_in
+from .answer_systems import held_in, model_asked
 from .collections import Question, Questions
 from .metrics import category_measures
 from .question_files import collect, question_rows
@@ -64,7 +64,7 @@ def _row(qa: CancerQA, top: int) -> System:
     "What searches, for the head of the run."
     s, f = qa.scope, qa.finding
     how = getattr(qa.rewriter, 'name', type(qa.rewriter).__name__)
-    parts = {'source': s.name or 'library', 'first': f.first, 'rewriter': how, 'model': asked_model(qa)}
+    parts = {'source': s.name or 'library', 'first': f.first, 'rewriter': how, 'model': model_asked(qa)}
     return System('routes', parts, {'top': top, 'depth': f.depth, 'since': s.since, 'until': s.until, 'full_text': s.full_text,
                                     'library': held_in(qa)})
 

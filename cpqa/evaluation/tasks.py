@@ -212,7 +212,7 @@ class _Scored:
                 'failures': dict(sorted(self.failures.items())), 'answers_to_unknown_questions': len(self.unknown),
                 'faults': fault_counts(self.faults)}
 
-# %% ../../nbs/evaluation/tasks.ipynb #fe425095
+# %% ../../nbs/evaluation/tasks.ipynb #fe425094
 def wrong_in_all(
     files: Sequence[str | Path],             # of recorded answers, as `read_recorded` takes them
     every: Questions,                        # the whole set
@@ -229,6 +229,7 @@ def wrong_in_all(
         raise CpqaError(f'no question of {drawn.name} is wrong in {names}: leave them out, or draw more')
     return found
 
+# %% ../../nbs/evaluation/tasks.ipynb #fe425095
 def evaluate_answers(
     recorded: str | Path,                    # JSON lines, packed or not
     dataset: str,                            # name of the set, as `cpqa.evaluation.datasets.load` knows it
