@@ -245,9 +245,9 @@ def _routes(questions: str, source: str | None, library: str | None, rewriter: s
     if plot: check_picture(plot)
     _check_retry(args)
     llm = _model(args)
-    if llm is not None and (rewriter not in REWRITERS or not REWRITERS[rewriter].steps):
-        by = ', '.join(r.name for r in REWRITERS.values() if r.steps)
-        raise CpqaError(f'--llm is asked by a rewriter alone: name one of {by} with --rewriter, or leave it out')
+    by_model = [r.name for r in REWRITERS.values() if r.steps]
+    if llm is not None and rewriter not in by_model:
+        raise CpqaError(f'--llm is asked by a rewriter alone: name one of {", ".join(by_model)} with --rewriter, or leave it out')
     asked = plain_questions(questions)
     qa = CancerQA(Scope(source, library, since, until, full_text), Finding(rewrite=rewriter), llm=llm)
     with progress_bars() as progress: found = evaluate_routes(asked, qa, top, progress, args['run_file'], args['retry_errors'])

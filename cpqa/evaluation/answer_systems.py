@@ -96,7 +96,7 @@ def _prediction(question: Question, answer: Answer) -> str:
 def outcome_of(question: Question, answer: Answer) -> Outcome:
     "What a run keeps of an answer."
     failed = [r for r in answer.why if r.kind in UNANSWERED]
-    u = reduce(added, [x.usage for x in (answer, *answer.further) if x.usage], {})
+    u = reduce(added, [x.usage for x in (answer, *answer.further) if x.usage], dict[str, float]())
     rests_on = answer.trace.get('reader', {}).get('named') or answer.used_PMIDs   # of an answer that nobody checked what it names
     hits = tuple(Hit(id, 1 / n) for n, id in enumerate(rests_on, 1))
     return Outcome(question.id, _prediction(question, answer), hits, dict(answer.timings_ms), tokens_of(u), u.get('cost'),

@@ -250,9 +250,9 @@ def question_rows(path: Path, faults: list[str]) -> Iterator[tuple[str, dict[str
         rows = csv_rows(path, '\t' if ending == 'tsv' else ',')
         names = [cell.strip().lower() for cell in next(rows, ('', []))[1]]
         if 'question' not in names: raise QuestionsError(f"{path}: it has no column 'question', but {', '.join(map(repr, names))[:100]}")
-        for where, row in rows:
-            if len(row) <= len(names): yield where, dict(zip(names, row))
-            else: faults.append(f'{where}: {len(row)} columns, its header has {len(names)}')
+        for where, cells in rows:
+            if len(cells) <= len(names): yield where, dict(zip(names, cells))
+            else: faults.append(f'{where}: {len(cells)} columns, its header has {len(names)}')
 
 # %% ../../nbs/evaluation/question_files.ipynb #173ba1fc
 def read_healthsearchqa(paths: list[Path], faults: list[str]) -> Iterator[Question]:
