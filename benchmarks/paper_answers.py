@@ -2,6 +2,7 @@
 
     python benchmarks/paper_answers.py he LIBRARY --llm openai:NAME@http://127.0.0.1:8081/v1 --runs DIR [--each 24]
     python benchmarks/paper_answers.py stuhlmann LIBRARY --llm ... --runs DIR [--questions 100]
+    python benchmarks/paper_answers.py ids --runs DIR
 
 `he` draws so many cancer questions from each of CMMQA's five sets with a fixed seed, and asks their three systems (chain of thought alone,
 the first five documents by meaning, the pipeline), as they are written and with each claim confirmed, as `cpqa ask` does it (`confirmed`),
@@ -10,6 +11,7 @@ negative questions are those that both baselines had wrong. Beside them stand th
 very same questions.
 `stuhlmann` draws yes/no questions of BioASQ (round 10, then 9) and asks their final system to depth 20, 50 and 100: BM25 alone, with
 the cross-encoder, and both routes with it. The cross-encoder is ours, and so are library and model, so figures are no copy of theirs.
+`ids` writes which questions both draw, DIR/mmlu.ids and so on, for `cpqa eval answers --only`, which makes any cell alone.
 LIBRARY is one of bioasq_beir's corpus. DIR keeps the runs, and the same command goes on with them. Seconds of stages are those of this
 machine; where the model's replies come from a recording, the seconds of writing say nothing, and are left out by --recorded-replies.
 """
@@ -66,8 +68,25 @@ def against(a: dict[str, bool], b: dict[str, bool]) -> dict:
             'difference': [round(x, 4) for x in (d.value, d.low, d.high)]}
 
 
+def drawn_he(a) -> dict[str, Questions]: return {name: cancer_questions(load(name, DATA), a.each) for name in SETS}
+
+
+def drawn_stuhlmann(a) -> Questions:
+    "Yes/no questions of BioASQ, those of round 10 first, then of round 9."
+    rounds = {q['_id']: int(q['batch'].split('B')[0]) for q in bioasq_questions()}
+    every = load('bioasq', DATA / 'mirage')
+    some = [q.id for r in (10, 9) for q in random.Random(0).sample(list(every), len(every)) if rounds.get(q.id) == r and q.gold]
+    return every.only(some[:a.questions])
+
+
+def write_ids(a):
+    "The draws of both, as files that name ids."
+    for name, questions in {**drawn_he(a), 'stuhlmann': drawn_stuhlmann(a)}.items():
+        (a.runs / f'{name}.ids').write_text(''.join(f'{q.id}\n' for q in questions))
+
+
 def he(a) -> dict:
-    drawn = {name: cancer_questions(load(name, DATA), a.each) for name in SETS}
+    drawn = drawn_he(a)
     llm, right, rows = language_model(a.llm, timeout=600, window=8192), {}, []
     for system in SYSTEMS:
         qa = answering(system, llm if system != 'quotes' else None, None if system == 'cot' else a.library)
@@ -108,10 +127,7 @@ def precision_and_recall(done: Run, questions: Questions) -> dict:
 
 
 def stuhlmann(a) -> dict:
-    rounds = {q['_id']: int(q['batch'].split('B')[0]) for q in bioasq_questions()}
-    every = load('bioasq', DATA / 'mirage')
-    some = [q.id for r in (10, 9) for q in random.Random(0).sample(list(every), len(every)) if rounds.get(q.id) == r and q.gold]
-    questions, rows, right = every.only(some[:a.questions]), [], {}
+    questions, rows, right = drawn_stuhlmann(a), [], {}
     llm = language_model(a.llm, timeout=600, window=8192)
     for way, fields in WAYS.items():
         for depth in DEPTHS:
@@ -135,9 +151,9 @@ def stuhlmann(a) -> dict:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    p.add_argument('which', choices=('he', 'stuhlmann'))
-    p.add_argument('library')
-    p.add_argument('--llm', required=True)
+    p.add_argument('which', choices=('he', 'stuhlmann', 'ids'))
+    p.add_argument('library', nargs='?')
+    p.add_argument('--llm')
     p.add_argument('--runs', type=Path, required=True)
     p.add_argument('--each', type=int, default=24)
     p.add_argument('--questions', type=int, default=100)
@@ -146,6 +162,8 @@ def main():
     p.add_argument('--save', action='store_true')
     a = p.parse_args()
     a.runs.mkdir(parents=True, exist_ok=True)
+    if a.which == 'ids': return write_ids(a)
+    if not (a.library and a.llm): p.error(f'{a.which} needs a LIBRARY and --llm')
     result = {'model': a.name, **{'he': he, 'stuhlmann': stuhlmann}[a.which](a)}
     if a.save: save(f'answers_{a.which}', result, PACKAGES)
     else: print(json.dumps(result, indent=1))

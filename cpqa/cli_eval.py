@@ -8,6 +8,7 @@ __all__ = ['SEARCHES', 'measure', 'datasets']
 # %% ../nbs/cli_eval.ipynb #db1b5e5f
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from .terminal import (CommandGroup, OneOf, answer_system_choices, asking_option
 
 # %% ../nbs/cli_eval.ipynb #5f33c0d0
 if TYPE_CHECKING:
+    from cpqa.core.llm import LLM
     from cpqa.evaluation.collections import Questions
     from cpqa.retrieval.encoders import Encoder
 
@@ -136,33 +138,41 @@ _ANSWERED_BY = cloup.option_group('Asking a system',
     option('--max-calls', type=number, metavar='N', help='requests that may be made'))
 
 # %% ../nbs/cli_eval.ipynb #b3911c7b
-def _drawn(name: str, data: str, only: list[str] | None, n: int | None, seed: int) -> 'Questions':
+def _drawn(known: 'Questions', only: list[str] | None, n: int | None, seed: int) -> 'Questions':
     from cpqa.evaluation.answer_systems import drawn_by_kind
-    from cpqa.evaluation.datasets import load
-    known = load(name, data)
     return drawn_by_kind(known if only is None else known.only(only), n, seed)
 
-def _asked(name: str, data: str, policy: Any, only: list[str] | None, seed: int, args: dict[str, Any]) -> dict[str, Any]:
-    "The report of a system that is asked now."
+def _model(args: dict[str, Any]) -> 'LLM | None':
     from cpqa.core.llm_providers import language_model
-    from cpqa.evaluation.answer_systems import answering, answering_report, ask_all
-    from cpqa.evaluation.collections import LeakFree
-    from cpqa.evaluation.tables import kept_run
-    from cpqa.retrieval.engines import ENGINES
-    from cpqa.retrieval.sources import Scope
+    return language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
+                          window=args['window'])
+
+def _check_retry(args: dict[str, Any]):
     if args['retry_errors'] and args['run_file'] is None:
         raise CpqaError('--retry-errors asks once more what failed in a run file: name it with --run-file')
+
+def _asked(name: str, data: str, policy: Any, only: list[str] | None, wrong_in: Sequence[str], seed: int,
+           args: dict[str, Any]) -> dict[str, Any]:
+    "The report of a system that is asked now."
+    from cpqa.evaluation.answer_systems import answering, answering_report, ask_all
+    from cpqa.evaluation.collections import LeakFree
+    from cpqa.evaluation.datasets import load
+    from cpqa.evaluation.tables import kept_run
+    from cpqa.evaluation.tasks import wrong_in_all
+    from cpqa.retrieval.engines import ENGINES
+    from cpqa.retrieval.sources import Scope
+    _check_retry(args)
     if args['source'] is not None: ENGINES.check(args['source'])
-    questions = _drawn(name, data, only, args['limit'], seed)
-    llm = language_model(args['llm'], args['llm_timeout'], args['max_cost'], args['record'], args['replay'], max_calls=args['max_calls'],
-                         window=args['window'])
+    every, llm = load(name, data), _model(args)
+    questions = _drawn(every, only, args['limit'], seed)
+    if wrong_in: questions = questions.only(wrong_in_all(wrong_in, every, questions, policy, seed))
     given = {key: args[key] for key in ('depth', 'first', 'passages', 'reranker', 'combine', 'above') if args[key] is not None}
     if args['rewriter'] is not None: given['rewrite'] = args['rewriter']
     qa = answering(args['system'], llm, Scope(args['source'], args['library'], until=args['until']), args['check'] or '', **given)
     switches = LeakFree(args['exclude_source'], args['until']) if args['exclude_source'] or args['until'] else None
     with progress_bars() as progress, kept_run(args['run_file']) as path:
         done = ask_all(args['system'], qa, questions, path, seed, switches, progress, args['retry_errors'])
-    return answering_report(done, questions, policy, seed)
+    return answering_report(done, questions, policy, seed) | {'wrong_in': [Path(f).name for f in wrong_in]}
 
 # %% ../nbs/cli_eval.ipynb #b2f37803
 def _check_effect(recorded: str | None, against: str | None, asking: dict[str, Any]):
@@ -184,47 +194,63 @@ def _check_effect(recorded: str | None, against: str | None, asking: dict[str, A
              option('--policy', required=True, metavar='POLICY',
                     help='what an answer that cannot be read counts as: wrong, abstain, first-option or random'),
              option('--against', metavar='FILE', help='a second file, compared question by question'),
-             option('--only', metavar='FILE', help='count only the questions that are in this file of `cpqa datasets cmmqa`'),
+             option('--only', metavar='FILE',
+                    help='count only the questions that this file names: one of `cpqa datasets cmmqa`, or text with an id on each line'),
+             option('--wrong-in', 'wrong_in', multiple=True, metavar='FILE',
+                    help='of these, only those that this file of answers has wrong, given once for each: cot.run and naive.run make the '
+                         'negative questions of He et al.'),
              option('--seed', 'draw', type=seed, default=0, metavar='N',
                     help='of the policy random, of the intervals and of --limit (default 0)'), _JSON, _ANSWERED_BY,
              short_help='answers to a question set', stopped=_GOES_ON)
-def _answers(recorded: str | None, name: str, data: str, policy: Any, against: str | None, only: str | None, draw: int,
-             report: str | None, **asking: Any):
-    from cpqa.evaluation.datasets import read_cmmqa
-    from cpqa.evaluation.datasets import dataset
+def _answers(recorded: str | None, name: str, data: str, policy: Any, against: str | None, only: str | None, wrong_in: tuple[str, ...],
+             draw: int, report: str | None, **asking: Any):
+    from cpqa.evaluation.datasets import dataset, load, named_ids
     from cpqa.evaluation.tasks import evaluate_answers
     _check_place(report)
     set_ = dataset(name).name
-    chosen = [a.question.id for a in read_cmmqa(only) if a.question.source == set_] if only else None
-    if chosen == []: raise CpqaError(f'{only} holds no question of {set_}: make it again with that set')
+    chosen = named_ids(only, set_) if only else None
     if (recorded is None) == (asking['system'] is None):
         raise CpqaError('give --recorded FILE for answers that are there, or --system NAME for one that is asked now')
     _check_effect(recorded, against, asking)
-    if recorded is None: return _report(_asked(set_, data, policy, chosen, draw, asking), report)
-    if asking['limit']: chosen = [q.id for q in _drawn(set_, data, chosen, asking['limit'], draw)]   # what a run of this draw was asked
-    _report(evaluate_answers(recorded, name, data, policy, against, chosen, draw), report)
+    if recorded is None: return _report(_asked(set_, data, policy, chosen, wrong_in, draw, asking), report)
+    if asking['limit']: chosen = [q.id for q in _drawn(load(set_, data), chosen, asking['limit'], draw)]   # what a run of it was asked
+    _report(evaluate_answers(recorded, name, data, policy, against, chosen, draw, wrong_in), report)
 
 # %% ../nbs/cli_eval.ipynb #e260d0e8
 @measure.add('routes', 'by which route and from which source documents come, for questions of your own',
              cloup.argument('questions', metavar='FILE'),
              option('--source', metavar='SOURCE', help='demo, pubmed (live) or auto (default: the library by its words)'),
              option('--library', metavar='DIR', help='a library to search (default: the demo notes)'),
-             option('--rewriter', metavar='NAME', help='how questions become queries: rules or as-is'),
+             asking_option('rewriter', 'rules with --source, as-is without'),
+             option('--llm', metavar='MODEL', default='none', choices=llm_choices,
+                    help='what rewrites the questions, for a --rewriter that needs one: {} (default: none)'),
+             option('--max-calls', type=number, metavar='N', help='requests to the model that may be made'),
+             *map(asking_option, ('max-cost', 'llm-timeout', 'window', 'record', 'replay')),
              option('--since', metavar='YEAR', help='only papers published in or after this year'),
              option('--until', metavar='YEAR', help='only papers published in or before this year'),
              option('--full-text', type=OneOf(lambda: ('none', 'reviews', 'all')), default='reviews', metavar='WHICH',
                     help='which full texts to fetch: {} (default: reviews)'),
              option('--top', type=number, default=5, metavar='N', help='documents of each question that count (default 5)'),
-             option('--plot', metavar='FILE', help='draw the shares, as PNG, SVG or PDF'), _JSON)
+             option('--plot', metavar='FILE', help='draw the shares, as PNG, SVG or PDF'),
+             option('--run-file', metavar='FILE', help='keep what was found here; the same command goes on with it'),
+             option('--retry-errors', is_flag=True, help='search once more what failed in --run-file (default: it stays, as a failure)'),
+             _JSON, stopped=_GOES_ON)
 def _routes(questions: str, source: str | None, library: str | None, rewriter: str | None, since: str | None, until: str | None,
-            full_text: str, top: int, plot: str | None, report: str | None):
+            full_text: str, top: int, plot: str | None, report: str | None, **args: Any):
     from cpqa.evaluation.routes import check_picture, evaluate_routes, plain_questions, plot_routes, routes_lines
     from cpqa.pipeline import CancerQA, Finding
+    from cpqa.retrieval.rewriters import REWRITERS
     from cpqa.retrieval.sources import Scope
     for path in (report, plot): _check_place(path)
     if plot: check_picture(plot)
-    asked, qa = plain_questions(questions), CancerQA(Scope(source, library, since, until, full_text), Finding(rewrite=rewriter))
-    with progress_bars() as progress: found = evaluate_routes(asked, qa, top, progress)
+    _check_retry(args)
+    llm = _model(args)
+    by_model = [r.name for r in REWRITERS.values() if r.steps]
+    if llm is not None and rewriter not in by_model:
+        raise CpqaError(f'--llm is asked by a rewriter alone: name one of {", ".join(by_model)} with --rewriter, or leave it out')
+    asked = plain_questions(questions)
+    qa = CancerQA(Scope(source, library, since, until, full_text), Finding(rewrite=rewriter), llm=llm)
+    with progress_bars() as progress: found = evaluate_routes(asked, qa, top, progress, args['run_file'], args['retry_errors'])
     for line in routes_lines(found): print(line)
     if report: Path(report).write_text(json.dumps(found, ensure_ascii=False, indent=1) + '\n', encoding='utf-8')
     if plot: plot_routes(found).savefig(plot)

@@ -115,7 +115,7 @@ def package_check(
     wrong: dict[str, list[str]] = {}
     for n, v in there.items():
         if how := unfit(n, v): wrong.setdefault(how, []).append(f'{n.name} {v} (needs {str(n.specifier).removeprefix(">=")})')
-    wanted = [row.form for row in rows() if row.extra == extra] if extra and missing else []
+    wanted = [row.extras[extra] for row in rows() if extra in row.extras] if missing else []
     said = [f'{len(there)} of {len(found)} packages', *(f'{how}: {", ".join(which)}' for how, which in wrong.items()),
             *([f'not installed: {", ".join(missing)}'] if missing else []), *([f'for {", ".join(wanted)}'] if wanted else [])]
     ok = False if wrong or (missing and not extra) else None if missing else True

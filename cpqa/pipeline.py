@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from .core.errors import CpqaError
 from .core.llm import LLM
+from .core.llm_spending import added
 from .core.progress import Progress
 from .core.records import Answer, AnswerKind, Document, Hit
 from .core.remarks import in_words
@@ -294,6 +295,17 @@ class _Steps(_Parts):
         "The reranker of this name, loaded once; the cosine takes the vectors that are there."
         return _second(self, name, vectors)
 
+# %% ../nbs/pipeline.ipynb #e2190cdf
+def _with_rewriter(finding: Finding, rewrite: str | Rewriter | None) -> Finding:
+    return finding if rewrite is None else replaced(finding, rewrite=rewrite)
+
+def _with_model(reading: Reading | LLM | str | None, llm: LLM | str | None) -> Reading:
+    "Who reads, with the model that is given apart. Raises `CpqaError` where it is given twice."
+    who = reading if isinstance(reading, Reading) else Reading(reading)
+    if llm is None: return who
+    if who.model is not None: raise CpqaError('the language model is given twice, by reading and by llm: leave one of them out')
+    return replaced(who, llm=llm)
+
 # %% ../nbs/pipeline.ipynb #e2190ce0
 class CancerQA(_Steps):
     "Answers questions from a library or from PubMed: `ask`, `retrieve`, `search`. Without a scope, from the demo notes of the package."
@@ -304,11 +316,13 @@ class CancerQA(_Steps):
         finding: Finding | None = None,                 # how it is found
         reading: Reading | LLM | str | None = None,     # who reads: or a language model, or its name; None: sentences are quoted
         progress: Progress | None = None,               # told of a first build of the demo library; None: shown where somebody watches
+        *,
+        llm: LLM | str | None = None,                   # the same as in `reading`, or its name
+        rewrite: str | Rewriter | None = None,          # the same as in `finding`: 'llm' asks the model for the ladder
     ):
-        who = reading if isinstance(reading, Reading) else Reading(reading)
         searched = scope_of(scope)
         check_library(searched.shelf)
-        super().__init__(searched, finding or Finding(), who, progress)
+        super().__init__(searched, _with_rewriter(finding or Finding(), rewrite), _with_model(reading, llm), progress)
 
     def ask(
         self,
@@ -512,12 +526,14 @@ def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: O
         reader = made_reader(Tools(qa.reading, lambda: qa.support, look))
         answer = reader.read(look(asked) if reader.wants_evidence else asked)
     if found: answer = _quoted_instead(qa, answer, found[0])
-    t['read'] = round(whole['ask'] - whole.get('look', 0.0), 2)   # a model may look for evidence while it reads, or not at all
+    t['read'] = round(whole['ask'] - whole.get('look', 0.0) - sum(answer.timings_ms.values()), 2)   # a model may look while it reads
+    taken = found[0].trace.get('usage') if found else None   # by a model that rewrote the question
+    if taken: answer = replace(answer, usage=added(taken, answer.usage))
     if found: answer = _with_evidence(answer, found[0])
     papers = found[0].documents if found else {}
     quoted = [(c.quote, papers[c.pmid].text) for c in answer.citations if c.pmid in papers]
     terms = asked_words(question) if answer.abstained else in_plain_words(answer.response, quoted)
-    return replace(answer, question=question, timings_ms=dict(t), terms=brand_names(question) | terms,
+    return replace(answer, question=question, timings_ms={**t, **answer.timings_ms}, terms=brand_names(question) | terms,
                    library=answer.library or 'nothing: the language model was asked alone',
                    covers=qa.covers if answer.abstained and found else '')
 

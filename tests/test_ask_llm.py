@@ -11,7 +11,10 @@ import pytest
 from conftest import cases
 from helpers import complaint, escapes, good, inside, screen
 
+from cpqa.core.llm_providers import language_model
+from cpqa.core.llm_spending import Limited
 from cpqa.core.retries import Patience
+from cpqa.pipeline import CancerQA
 from cpqa.terminal import FAILED
 from cpqa.testing.model_server import LLMServer
 
@@ -131,8 +134,31 @@ def test_the_model_writes_the_ladder_and_then_the_answer():
     with LLMServer(reply) as server:
         answer = asked('--rewriter', 'llm', '--llm', f'openai:toy@{server.url}/v1', '--trace')
         assert len(server.log) == 3 and answer['label'] == 'yes' and answer['trace']['rewriter'] == 'llm'
+    assert answer['usage']['calls'] == 3 and answer['trace']['usage']['calls'] == 2   # all that was asked for it
     rungs = answer['trace']['audit']
     assert 'the model wrote: (tisagenlecleucel[tiab] AND lymphoma[tiab]' in rungs[0]['why'] and rungs[0]['hits'] > 0
+
+
+@cases('how', ['query2doc', 'hyde', 'rag-fusion'])
+def test_texts_of_the_model_are_counted_too(how):
+    texts = json.dumps({'texts': ['Tisagenlecleucel led to remission.', 'Is CAR T-cell therapy effective?']})
+    with LLMServer(lambda messages, schema: texts if 'texts' in schema['properties'] else copying(messages, schema)) as server:
+        answer = asked('--rewriter', how, '--llm', f'openai:toy@{server.url}/v1', '--trace')
+        assert answer['usage']['calls'] == len(server.log) == 2 and answer['trace']['rewriter'] == how
+    tokens = ('input_tokens', 'output_tokens')
+    assert all(answer['usage'][k] > answer['trace']['usage'][k] > 0 for k in tokens)
+
+
+@cases('calls', [1, 2])
+def test_a_cap_within_the_ladder_is_a_cap(calls):
+    "It is kept apart from the failures of a model; a person sees what was found, as where the reader meets a cap."
+    step = json.dumps({'question': QUESTION, 'concepts': [], 'relations': [], 'intent': ''})
+    with LLMServer(lambda messages, schema: step) as server:
+        model = Limited(language_model(f'openai:toy@{server.url}/v1'), max_calls=calls)
+        qa = CancerQA(llm=model, rewrite='llm')
+        found, answer = qa.retrieve(QUESTION), qa.ask(QUESTION)
+    assert ('are spent' in found.spent, found.usage['calls'], found.rewriter) == (calls == 1, calls, 'rules')
+    assert answer.trace['spent'] and answer.abstained and answer.evidence and 'are spent' in answer.reason
 
 
 @cases('first,routes', [('bm25', {'E2'}), ('dense', {'E1'}), ('hybrid', {'E1', 'E2', 'E3'})])
@@ -156,6 +182,7 @@ def test_the_model_reads_its_claims_once_more(verdict, said):
     with LLMServer(reply) as server:
         answer = asked('--llm', f'openai:toy@{server.url}/v1', '--check', 'llm', '--trace')
         assert len(server.log) == 2 and answer['usage']['calls'] == 2   # the one claim that holds
+    assert answer['timings_ms']['read_again'] > 0
     assert answer['label'] == 'yes' and answer['trace']['reader']['doubted'] == (verdict != 'supports')
     assert said in answer['reason']
 

@@ -5,12 +5,13 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
-from conftest import cases
+from conftest import ROOT, cases
 from helpers import complaint, cpqa, escapes, inside, untroubled, write_beir
 
 from cpqa.core.errors import CpqaError
@@ -711,6 +712,71 @@ def test_a_cell_of_a_table_is_one_command(drinks, tmp_path):
         assert '2 answers, of which 2 were doubted' in went(*capped) and len(server.log) == 5   # the second is written and read
 
 
+def test_negative_questions_are_those_that_every_run_has_wrong(drinks, tmp_path):
+    "By a draw of eight: two baselines that say always the same, and a third system that is asked of what both have wrong."
+    says = lambda label: json.dumps({'reasoning': '', 'response': 'So.', 'label': label, 'status': 'answered'})
+    argv = ['answers', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '8']
+    asked = [*argv, '--system', 'cot', '--llm']
+    for label in 'AB':
+        with LLMServer(lambda messages, schema: says(label)) as server:
+            report(tmp_path, *asked, f'openai:{label}@{server.url}', '--run-file', tmp_path/f'{label}.run')
+    wrong_in = [x for label in 'AB' for x in ('--wrong-in', tmp_path/f'{label}.run')]
+    recorded = report(tmp_path, *argv, '--recorded', tmp_path/'A.run', *wrong_in)
+    with LLMServer(lambda messages, schema: says('C')) as server:
+        third = report(tmp_path, *asked, f'openai:C@{server.url}', *wrong_in, '--run-file', tmp_path/'C.run')
+        assert len(server.log) == third['n_asked'] == recorded['n'] < 8
+    assert recorded['wrong_in'] == third['wrong_in'] == ['A.run', 'B.run'] and value(recorded, 'accuracy') == 0
+    ids = Run.read(tmp_path/'C.run').outcomes
+    (tmp_path/'C.ids').write_text('\n'.join(ids))
+    assert report(tmp_path, *argv[:-2], '--recorded', tmp_path/'C.run', '--only', tmp_path/'C.ids')['n'] == len(ids)
+
+
+def test_what_rewriting_took_is_in_the_run_and_its_cap_ends_it(drinks, tmp_path):
+    says = {'intent': '{"question": "What is the drink made of?", "concepts": [], "relations": [], "intent": ""}',
+            'queries': '{"queries": [{"query": "drink[tiab]", "why": "all"}]}', 'texts': '{"texts": ["The drink is made of hops."]}',
+            'label': '{"claims": [], "label": "A", "status": "unknown"}'}
+    shelf = [Document(f'{n}', text=f'The drink of number {n} is made of {what}.') for n, what in enumerate(HERBS)]
+    library = build_index([shelf], tmp_path/'library').folder
+    argv = ['answers', '--system', 'pipeline', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '2', '--library',
+            library]
+    reply = lambda messages, schema: next(said for key, said in says.items() if key in schema['properties'])
+    for how, keys in (('llm', ('intent', 'queries', 'label')), ('query2doc', ('texts', 'label'))):
+        calls = len(keys)
+        with LLMServer(reply) as server:
+            live = [*argv, '--rewriter', how, '--llm', f'openai:toy@{server.url}', '--run-file', tmp_path/how]
+            capped = complaint(inside('eval', *live, '--max-calls', str(calls + 1)))
+            assert 'goes on from there' in capped and len(Run.read(tmp_path/how).outcomes) == 1
+            before = len(server.log)
+            found = report(tmp_path, *live)
+            assert (found['n_asked'], len(server.log) - before) == (2, calls)
+        assert found['tokens']['out'] >= 2 * sum(len(says[k].split()) for k in keys)
+
+
+def test_routes_by_a_model_go_on_and_end_at_a_cap(tmp_path):
+    "A table with a mark of UTF-8, as Excel writes it; the model's ladder; a run that stops at its cap and goes on."
+    library = build_library([[Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.')]], tmp_path/'library')
+    (tmp_path/'mine.csv').write_text('\ufeffid,Question\n1,"Where, if at all, does tea grow?"\n2,Where does rice grow?\n')
+    says = {'intent': '{"question": "where does it grow", "concepts": [], "relations": [], "intent": ""}',
+            'queries': '{"queries": [{"query": "grows[tiab]", "why": "all"}]}'}
+    argv = ['routes', tmp_path/'mine.csv', '--library', library.folder, '--run-file', tmp_path/'run', '--json', tmp_path/'routes.json']
+    reply = lambda messages, schema: next(said for key, said in says.items() if key in schema['properties'])
+    with LLMServer(reply) as server:
+        live = ['eval', *argv, '--rewriter', 'llm', '--llm', f'openai:toy@{server.url}']
+        assert 'are spent' in complaint(inside(*live, '--max-calls', '3')) and len(Run.read(tmp_path/'run').outcomes) == 1
+        out = went(*live, '--max-calls', '2')
+        assert len(server.log) == 5 and '2 questions, 0 without documents' in out and ' written; cost not known' in out
+        assert went(*live) == out and len(server.log) == 5
+        assert 'a run of another system' in complaint(inside(*live, '--top', '3'))
+    assert json.loads((tmp_path/'routes.json').read_text())['both']
+
+
+@cases('more,why', [(['--rewriter', 'llm'], 'needs a language model'), (['--retry-errors'], 'name it with --run-file'),
+                    (['--llm', 'openai:toy@http://127.0.0.1:9/v1'], 'is asked by a rewriter alone')])
+def test_routes_that_cannot_be_meant(more, why, tmp_path):
+    (tmp_path/'mine.txt').write_text('Where does tea grow?\n')
+    assert why in complaint(inside('eval', 'routes', tmp_path/'mine.txt', *more))
+
+
 def test_routes_of_ones_own_questions(garden, tmp_path):
     library = build_library([[Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.')]], tmp_path/'library')
     (tmp_path/'mine.txt').write_text('Where does tea grow?\n{"question": "Where does rice grow?"}\n')
@@ -1143,6 +1209,15 @@ def test_a_published_cell(data_dir, tmp_path):
 
 
 @pytest.mark.release
+def test_the_files_of_ids_name_the_questions_of_the_study(data_dir, tmp_path):
+    "What benchmarks/paper_answers.py draws for `cpqa eval answers --only` is what the study asked: its negative questions are among it."
+    asked = [sys.executable, 'paper_answers.py', 'ids', '--runs', str(tmp_path)]
+    subprocess.run(asked, cwd=ROOT/'benchmarks', env=os.environ | {'PYTHONPATH': str(ROOT), 'CPQA_DATA': str(data_dir)}, check=True)
+    drawn = {f'{file.stem} {id}' for file in tmp_path.glob('*.ids') for id in file.read_text().split('\n') if id}
+    he, stuhlmann = (json.loads((ROOT/'benchmarks'/'results'/f'answers_{name}.json').read_text()) for name in ('he', 'stuhlmann'))
+    assert len(drawn) == 5 * he['each'] + stuhlmann['questions'] and drawn >= set(he['negative']['ids'])
+
+
 def test_bm25_on_bioasq(data_dir, tmp_path):
     found = report(tmp_path, 'retrieval', '--data', data_dir/'bioasq_beir', '--retriever', 'bm25', '--run-file', tmp_path/'run',
                    env={'CPQA_CACHE': SHARED}, how=cpqa)

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from cpqa.answering.direction import direction
 from cpqa.answering.question_kinds import kind_of
-from cpqa.answering.model_reader import ALONE, NO_ANSWER, AdaptiveReader, LLMReader, added, against_itself, carried, counted
+from cpqa.answering.model_reader import ALONE, NO_ANSWER, AdaptiveReader, LLMReader, against_itself, carried, counted
 from cpqa.answering.prompts import PROMPTS
 from cpqa.answering.readers import Gathered
 from cpqa.core.errors import CpqaError
 from cpqa.core.llm import KINDS, Completion, LLMError, Recorded, Replayed
+from cpqa.core.llm_spending import added
 from cpqa.core.records import CheckedClaim, Citation, Document, Evidence, Passage
 from cpqa.core.remarks import remark
 

@@ -14,7 +14,7 @@ from .prompts import as_data
 from .replies import ReplyError, find_object, plain_text
 from ..core.errors import CpqaError
 from ..core.llm import LLM, Completion, LLMError, Message, complete
-from ..core.records import CheckedClaim, Record
+from ..core.records import CheckedClaim, Citation, Record
 from ..core.redaction import short
 from ..core.remarks import Remark, remark
 
@@ -35,21 +35,26 @@ class SecondOpinion(Record, frozen=True):
     words: str
     completion: Completion
 
-def second_opinion(llm: LLM, claim: str, quote: str) -> SecondOpinion:
-    "The verdict of `llm`. Raises `CpqaError`: `LLMError` where it is silent, `ReplyError` where it says something else."
+def _said(llm: LLM, claim: str, quote: str) -> Completion:
     asked = [Message('system', _ORDERS), Message('user', as_data({'statement': claim, 'quote': quote}))]
-    said = complete(llm, asked, max_tokens=160, schema=_SCHEMA)
+    return complete(llm, asked, max_tokens=160, schema=_SCHEMA)
+
+def _opinion(said: Completion, quote: str) -> SecondOpinion:
     found = said.data if isinstance(said.data, Mapping) else find_object(said.text, ('verdict',))
     told, words = (plain_text(found.get(key, ''), key, 2_000) for key in ('verdict', 'words'))
     verdict = next((v for v in _VERDICTS if v == told), None)
     if verdict is None: raise ReplyError('shape', f"'verdict' is not one of {', '.join(_VERDICTS)}")
     return SecondOpinion(verdict, words if words and words.casefold() in quote.casefold() else '', said)
 
+def second_opinion(llm: LLM, claim: str, quote: str) -> SecondOpinion:
+    "The verdict of `llm`. Raises `CpqaError`: `LLMError` where it is silent, `ReplyError` where it says something else."
+    return _opinion(_said(llm, claim, quote), quote)
+
 # %% ../../nbs/answering/second_reader.ipynb #3c1ca2fa
 class SecondReading(Record, frozen=True):
-    "What came of it: claims read, those doubted with the verdict, claims without an opinion, and what was asked."
+    "What came of it: claims read, those doubted with the verdict, claims without an opinion on a quote, and what was asked."
     read: int = 0
-    doubted: tuple[tuple[str, str, str], ...] = ()    # claim, verdict, deciding words
+    doubted: tuple[tuple[str, str, str], ...] = ()    # claim, verdict with the paper where there are several, deciding words
     silent: int = 0
     completions: tuple[Completion, ...] = ()
     spent: str = ''           # why a cap kept claims from being read; '': none did
@@ -61,16 +66,26 @@ class SecondReading(Record, frozen=True):
         capped = {'fault': 'budget', 'spent': self.spent} if self.spent else {}
         return remark('second reading', read=self.read, doubted=len(self.doubted), silent=self.silent, said='; '.join(said), **capped)
 
+# %% ../../nbs/answering/second_reader.ipynb #3c1ca2fb
+def _doubt(claim: CheckedClaim, told: Sequence[tuple[Citation, SecondOpinion]]) -> tuple[str, str, str] | None:
+    "The claim, the verdict of the quote that speaks most against it, and the deciding words; None where none does."
+    against = sorted((x for x in told if x[1].verdict != 'supports'), key=lambda x: x[1].verdict != 'contradicts')
+    if not against: return None
+    cited, opinion = against[0]
+    return claim.text, f'{opinion.verdict} in {cited.pmid}' if len(claim.citations) > 1 else opinion.verdict, opinion.words
+
 def read_again(llm: LLM, claims: Sequence[CheckedClaim]) -> SecondReading:
-    "The second reading of the claims that hold."
+    "The second reading of the claims that hold, each beside all of its quotes."
     doubted, said, silent, spent = list[tuple[str, str, str]](), list[Completion](), 0, ''
     held = [c for c in claims if c.holds and c.citations]
     for c in held:
-        try: opinion = second_opinion(llm, c.text, c.citations[0].quote)
-        except (LLMError, ReplyError) as e:
-            silent += 1
-            if isinstance(e, LLMError) and e.kind == 'budget': spent = str(e)
-            continue
-        said.append(opinion.completion)
-        if opinion.verdict != 'supports': doubted.append((c.text, opinion.verdict, opinion.words))
+        told = list[tuple[Citation, SecondOpinion]]()
+        for cited in c.citations:
+            try:
+                said.append(_said(llm, c.text, cited.quote))
+                told.append((cited, _opinion(said[-1], cited.quote)))
+            except ReplyError: pass
+            except LLMError as e: spent = str(e) if e.kind == 'budget' else spent
+        silent += len(told) < len(c.citations)
+        if doubt := _doubt(c, told): doubted.append(doubt)
     return SecondReading(len(held), tuple(doubted), silent, tuple(said), spent)

@@ -32,7 +32,8 @@ PROVIDERS = Registry('language model', [
         notes=('for openai:MODEL', 'for openai:MODEL@URL, if that server wants one'),
         service=Service(OpenAILLM.service, OpenAILLM.home, 'models', OpenAILLM.home_variable)),
     Row('local', 'a folder, a GGUF file or a name at Hugging Face', f'{_HERE}:_on_this_machine', 'models',
-        argument='a folder, a GGUF file or a name at Hugging Face', shown='local:PATH'),
+        argument='a folder, a GGUF file or a name at Hugging Face', shown='local:PATH',
+        also={'gguf': 'local:FILE.gguf'}),
     Row('none', 'sentences are quoted', ''),
 ], refusal='is no language model')
 

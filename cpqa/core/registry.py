@@ -40,11 +40,17 @@ class Row(Record, frozen=True):
     bound: tuple[str, ...] = ()   # what `load` and `check` are called with before the argument: one function for several rows
     uses: tuple[str, ...] = ()    # what of its surroundings it takes, in words that its kind knows: 'vectors'
     service: Service | None = None
+    also: Mapping[str, str] = {}  # further extras, each with how a row is written that needs it in the place of `extra`
 
     @property
     def form(self) -> str:
         "How it is written: 'colbert:MODEL', or 'bm25'."
         return self.shown or self.name + (('[:MODEL]' if self.optional else ':MODEL') if self.argument else '')
+
+    @property
+    def extras(self) -> Mapping[str, str]:
+        "The extras of cpqa that it needs, each with how it is written then."
+        return {name: form for name, form in ((self.extra, self.form), *self.also.items()) if name}
 
     @property
     def keys(self) -> Mapping[str, str]:
@@ -163,4 +169,5 @@ def _listed(rows: Iterable[Row]) -> list[str]:
     "A line a row, in columns: 'colbert:MODEL  late interaction (ColBERT)  [extra models]'."
     rows = list(rows)
     width = max((len(row.form) for row in rows), default=0)
-    return [f'{row.form:{width}}  {row.what}' + (f'  [extra {row.extra}]' if row.extra else '') for row in rows]
+    needs = lambda row: '; '.join(filter(None, (row.extra, *(f'{name} for {form}' for name, form in row.also.items()))))
+    return [f'{row.form:{width}}  {row.what}' + (f'  [extra {said}]' if (said := needs(row)) else '') for row in rows]

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['DATASETS', 'Field', 'QUESTION_FIELDS', 'SETS', 'PAPER_SIZES', 'Dataset', 'dataset', 'find', 'load', 'align',
-           'download', 'Admitted', 'admit', 'cmmqa', 'sizes', 'canonical', 'write_cmmqa', 'read_cmmqa']
+           'download', 'Admitted', 'admit', 'cmmqa', 'sizes', 'canonical', 'write_cmmqa', 'read_cmmqa', 'named_ids']
 
 # %% ../../nbs/evaluation/datasets.ipynb #52b34190
 import json
@@ -19,7 +19,7 @@ from filelock import FileLock
 from ..core.errors import CpqaError, require
 from ..core.records import Record
 from ..core.storage import cache_dir, sha256
-from .collections import Question, Questions, QuestionsError, json_lines, why
+from .collections import Question, Questions, QuestionsError, json_lines, read_bytes, why
 from .question_files import (SUBJECTS, read_bioasq, read_bioasq_all, read_evidence, read_healthsearchqa, read_meddialog,
                                             read_medmcqa, read_medqa, read_medquad, read_mmlu, read_pqa_l, read_pubmedqa,
                                             whole_json)
@@ -313,4 +313,11 @@ def read_cmmqa(path: str | Path) -> list[Admitted]:
     faults: list[str] = []
     found = [line for _, line in json_lines(path, Admitted, faults)]
     if faults: raise CpqaError(f'{path} is not a file of cancer questions ({faults[0]}): make it with `cpqa datasets cmmqa`')
+    return found
+
+def named_ids(path: str | Path, dataset: str) -> list[str]:
+    "The ids that a file names of a set: one of `write_cmmqa`, or text with an id on each line. Raises `CpqaError` where it names none."
+    if read_bytes(path).lstrip().startswith(b'{'): found = [a.question.id for a in read_cmmqa(path) if a.question.source == dataset]
+    else: found = [id for line in read_bytes(path).decode('utf-8', 'replace').split('\n') if (id := line.strip())]
+    if not found: raise CpqaError(f'{path} holds no question of {dataset}: make it again with that set')
     return found

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SUBJECTS', 'label', 'collect', 'csv_rows', 'read_mmlu', 'read_medqa', 'read_medmcqa', 'whole_json', 'read_pqa_l',
-           'read_pubmedqa', 'read_bioasq', 'read_bioasq_all', 'read_healthsearchqa', 'read_medquad', 'read_meddialog',
-           'read_evidence']
+           'read_pubmedqa', 'read_bioasq', 'read_bioasq_all', 'question_rows', 'read_healthsearchqa', 'read_medquad',
+           'read_meddialog', 'read_evidence']
 
 # %% ../../nbs/evaluation/question_files.ipynb #b7e7318c
 import csv
@@ -234,21 +234,27 @@ def read_bioasq_all(paths: list[Path], faults: list[str]) -> Iterator[Question]:
     for path in sorted(paths, key=_by_batch): yield from _batch(path, 'bioasq-all', faults)
 
 # %% ../../nbs/evaluation/question_files.ipynb #173ba1fa
-def _asked(path: Path, faults: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    "The rows of a table, of JSON lines or of plain text, as dicts."
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for n, line in enumerate(map(str.strip, read_bytes(path).decode('utf-8', 'surrogateescape').split('\n')), 1):
+        if line and not line.startswith('#'): yield f'{path.name}:{n}', {'question': line}
+
+def question_rows(path: Path, faults: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    "The rows of a table, of JSON lines or of plain text, as dicts; what does not fit goes into `faults`. Raises `QuestionsError`."
     ending = path.name.lower().removesuffix('.gz').rpartition('.')[2]
     if ending in ('jsonl', 'json'): yield from json_lines(path, dict[str, Any], faults)
-    elif ending == 'txt':
-        for n, line in enumerate(read_bytes(path).decode('utf-8', 'surrogateescape').split('\n'), 1):
-            if line.strip(): yield f'{path.name}:{n}', {'question': line.strip()}
+    elif ending not in ('csv', 'tsv'):
+        for where, row in _lines(path):
+            try: yield where, msgspec.json.decode(row['question'], type=dict[str, Any]) if row['question'].startswith('{') else row
+            except UNFIT as e: faults.append(f'{where}: {why(e)}')
     else:
         rows = csv_rows(path, '\t' if ending == 'tsv' else ',')
         names = [cell.strip().lower() for cell in next(rows, ('', []))[1]]
         if 'question' not in names: raise QuestionsError(f"{path}: it has no column 'question', but {', '.join(map(repr, names))[:100]}")
-        for where, row in rows:
-            if len(row) <= len(names): yield where, dict(zip(names, row))
-            else: faults.append(f'{where}: {len(row)} columns, its header has {len(names)}')
+        for where, cells in rows:
+            if len(cells) <= len(names): yield where, dict(zip(names, cells))
+            else: faults.append(f'{where}: {len(cells)} columns, its header has {len(names)}')
 
+# %% ../../nbs/evaluation/question_files.ipynb #173ba1fc
 def read_healthsearchqa(paths: list[Path], faults: list[str]) -> Iterator[Question]:
     "HealthSearchQA: questions without answers; those without an id are called after their row, counted from 1."
     def build(row, where):
@@ -257,7 +263,8 @@ def read_healthsearchqa(paths: list[Path], faults: list[str]) -> Iterator[Questi
         if not isinstance(text, str) or not text.strip(): raise ValueError('there is no question')
         id = fields.get('id')
         return Question(str(n) if id is None or id == '' else str(id), text.strip(), 'open', 'healthsearchqa')
-    for path in paths: yield from collect(((where, (n, row)) for n, (where, row) in enumerate(_asked(path, faults), 1)), build, faults)
+    for path in paths:
+        yield from collect(((where, (n, row)) for n, (where, row) in enumerate(question_rows(path, faults), 1)), build, faults)
 
 # %% ../../nbs/evaluation/question_files.ipynb #e21e7455
 _LARGEST = 20_000_000   # bytes of one XML file

@@ -6,75 +6,95 @@
 __all__ = ['plain_questions', 'evaluate_routes', 'routes_lines', 'check_picture', 'plot_routes']
 
 # %% ../../nbs/evaluation/routes.ipynb #dbe4ec6b
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import CpqaError, require
 from ..core.progress import Progress, quiet
+from ..core.records import Hit
 from ..core.redaction import short
+from .answer_systems import held_in, model_asked
+from .collections import Question, Questions
 from .metrics import category_measures
-from .tables import interval_values
+from .question_files import collect, question_rows
+from .runs import Outcome, Run, Spent, System, run
+from .tables import errors, interval_values, kept_run, taken, taken_line, tokens_of
 from ..pipeline import CancerQA, clean_question
-from ..retrieval.dual_path import Candidate
+from ..retrieval.dual_path import Retrieval
 from ..retrieval.sources import opened_source
 
 # %% ../../nbs/evaluation/routes.ipynb #54695b15
 def plain_questions(path: str | Path) -> list[str]:
     "The questions of a file, each once. Raises `CpqaError` where it cannot be read or holds none."
-    try: lines = Path(path).read_text(encoding='utf-8').splitlines()
-    except (OSError, UnicodeError) as e: raise CpqaError(f'{path} cannot be read ({e}): give a text file, a question a line') from e
-    found: dict[str, None] = {}
-    for n, line in enumerate(map(str.strip, lines), 1):
-        if not line or line.startswith('#'): continue
-        if line.startswith('{'):
-            try: said = json.loads(line)
-            except ValueError as e: raise CpqaError(f'line {n} of {path} is no JSON object ({short(str(e), 80)}): mend or delete it') from e
-            line = str(said.get('question') or said.get('text') or '').strip()
-        if line: found[line] = None
+    faults = list[str]()
+    def build(row: Mapping[str, Any], where: str) -> Question | None:
+        said = str(row.get('question') or row.get('text') or '').strip()
+        return Question(where, said, 'open', 'own') if said else None
+    found = dict.fromkeys(q.question for q in collect(question_rows(Path(path), faults), build, faults))
+    if faults: raise CpqaError(f'{path} cannot be used as it is ({faults[0]}): mend or delete that line')
     if not found: raise CpqaError(f'{path} holds no question: write one a line')
     return [*found]
 
 # %% ../../nbs/evaluation/routes.ipynb #7d6654f8
-_DOWN = 'PubMed did not answer: check the network, or search a library'
+_DOWN, _ELSEWHERE = 'PubMed did not answer: check the network, or search a library', 'another source'
 
-def _found(qa: CancerQA, question: str) -> tuple[Sequence[Candidate], bool]:
-    "The candidates, and had another source to answer? Raises `CpqaError` where that may not be."
+def _found(qa: CancerQA, question: str) -> tuple[Retrieval, bool]:
+    "What was found, and had another source to answer? Raises `CpqaError` where that may not be."
     now = qa.current()
     source = opened_source(now)
     down = lambda: source.failed and now.scope.name == 'pubmed'
-    try: candidates = now.dual_path(source=source).retrieve(clean_question(question)).candidates
+    try: found = now.dual_path(source=source).retrieve(clean_question(question))
     except CpqaError as e: raise CpqaError(_DOWN) if down() else e
     if down(): raise CpqaError(_DOWN)
-    return candidates, source.failed
+    return found, source.failed
+
+def _searched(qa: CancerQA, top: int, question: Question) -> Outcome:
+    "The first `top` documents of a question, and how each came."
+    try: found, elsewhere = _found(qa, question.question)
+    except CpqaError as e: return Outcome(question.id, error=short(str(e), 100))
+    if found.spent: raise Spent(found.spent)
+    first = found.candidates[:top]
+    return Outcome(question.id, _ELSEWHERE if elsewhere else '', tuple(Hit(c.id, c.score) for c in first), dict(found.timings_ms),
+                   tokens_of(found.usage), found.usage.get('cost'), ways=tuple(f'{c.route} {c.source}' for c in first))
+
+# %% ../../nbs/evaluation/routes.ipynb #7d6654f9
+def _row(qa: CancerQA, top: int) -> System:
+    "What searches, for the head of the run."
+    s, f = qa.scope, qa.finding
+    how = getattr(qa.rewriter, 'name', type(qa.rewriter).__name__)
+    parts = {'source': s.name or 'library', 'first': f.first, 'rewriter': how, 'model': model_asked(qa)}
+    return System('routes', parts, {'top': top, 'depth': f.depth, 'since': s.since, 'until': s.until, 'full_text': s.full_text,
+                                    'library': held_in(qa)})
 
 def evaluate_routes(
     questions: Sequence[str],
-    qa: CancerQA,                   # what searches
-    top: int = 5,                   # documents that are counted of each
+    qa: CancerQA,                      # what searches
+    top: int = 5,                      # documents that are counted of each
     progress: Progress = quiet,
+    path: str | Path | None = None,    # the run file; one of the same that is there is continued; None: it is not kept
+    retry_errors: bool = False,        # search once more where the file holds a failure
 ) -> dict[str, Any]:
     "The report: for routes and for sources, reciprocal ranks, entropy and shares among the first `top`; and both together."
-    routes, sources, both, errors = list[list[str]](), list[list[str]](), Counter[str](), Counter[str]()
-    instead = 0
-    for n, question in enumerate(questions, 1):
-        try: found, elsewhere = _found(qa, question)
-        except CpqaError as e: errors[short(str(e), 100)] += 1; found, elsewhere = (), False
-        instead += elsewhere
-        routes.append([c.route for c in found[:top]])
-        sources.append([c.source for c in found[:top]])
-        both.update(f'{c.route} {c.source}' for c in found[:top])
-        progress('searching', n, len(questions))
-    why = f': {next(iter(errors))}' if errors else ''
-    if not any(routes): raise CpqaError(f'nothing was found for any of the {len(questions)} questions{why}')
+    asked = Questions('questions', (Question(str(n), text, 'open', 'own') for n, text in enumerate(questions, 1)))
+    with kept_run(path) as file:
+        done = run(_row(qa, top), lambda q: _searched(qa, top, q), asked, file, retry_errors=retry_errors, progress=progress)
+    return _report(done, top)
+
+def _report(done: Run, top: int) -> dict[str, Any]:
+    outcomes = done.outcomes.values()
+    routes, sources = ([[way.split()[n] for way in o.ways] for o in outcomes] for n in (0, 1))
+    why = f': {next(iter(errors(done)))}' if errors(done) else ''
+    if not any(routes): raise CpqaError(f'nothing was found for any of the {done.n} questions{why}')
     table = lambda labels: {name: {'rrf_score': round(m.rrf, 3), 'entropy': round(m.entropy, 3),
                                    'share': interval_values({'': m.share})['']} for name, m in category_measures(labels, top).items()}
-    return {'task': 'routes', 'n_questions': len(questions), 'n_without_documents': sum(not r for r in routes), 'top': top,
-            'routes': table(routes), 'sources': table(sources), 'both': dict(sorted(both.items())), 'errors': dict(errors),
-            'n_from_another_source': instead}
+    both = Counter(way for o in outcomes for way in o.ways)
+    return {'task': 'routes', 'n_questions': done.n, 'n_without_documents': sum(not r for r in routes), 'top': top,
+            'routes': table(routes), 'sources': table(sources), 'both': dict(sorted(both.items())), 'errors': errors(done),
+            'n_from_another_source': sum(o.prediction == _ELSEWHERE for o in outcomes), **taken(done)}
 
+# %% ../../nbs/evaluation/routes.ipynb #7d6654fa
 def routes_lines(report: dict[str, Any]) -> list[str]:
     "The report as lines of text."
     lines = [f'{report["n_questions"]:,} questions, {report["n_without_documents"]:,} without documents; the first {report["top"]} of each']
@@ -84,6 +104,7 @@ def routes_lines(report: dict[str, Any]) -> list[str]:
             lines.append(f'{name:5} share {s["value"]:.3f} [{s["low"]:.3f}, {s["high"]:.3f}]  reciprocal ranks {m["rrf_score"]:.3f}  '
                          f'entropy {m["entropy"]:.3f}')
     if n := report['n_from_another_source']: lines.append(f'{n:,} answered by another source, since PubMed did not answer')
+    if any(report['tokens'].values()): lines.append(taken_line(report))
     return lines + [f'{n:,} failed: {why}' for why, n in report['errors'].items()]
 
 # %% ../../nbs/evaluation/routes.ipynb #f991d2a9

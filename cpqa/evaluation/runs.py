@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KIND', 'PACKAGES', 'Do', 'System', 'RunError', 'systems', 'Outcome', 'Asked', 'Header', 'versions', 'machine',
-           'command', 'header', 'Run', 'differs', 'ask', 'run']
+           'command', 'header', 'Run', 'differs', 'Spent', 'ask', 'run']
 
 # %% ../../nbs/evaluation/runs.ipynb #b0f27a3c
 import os
@@ -76,6 +76,7 @@ class Outcome(Record, frozen=True):
     error: str = ''                      # why there is no answer; '' if nothing went wrong
     raw: str = ''                        # what a model wrote, word for word
     doubted: int | None = None           # claims that hold and that a second reading doubts; None where nobody read again
+    ways: tuple[str, ...] = ()           # how each hit came, where that is measured: route and source, as 'E3 D1'
 
     def __post_init__(self):
         if not self.id: raise ValueError('an outcome needs the id of its question')
@@ -272,6 +273,8 @@ def _locked(path: Path, wait: float) -> Iterator[None]:
 # %% ../../nbs/evaluation/runs.ipynb #6d9fa0a2
 Do = Callable[[Question], Outcome]
 
+class Spent(BaseException): "The caps are reached: no failure of a question, so it must not be caught as one."
+
 def ask(do: Do, question: Question) -> Outcome:
     "The outcome of one question, an exception being one too."
     start = time.perf_counter()
@@ -348,6 +351,7 @@ def run(
         try:
             if to_ask:
                 with _Writer(path, done.whole) as file: _ask_all(do, to_ask, file, ours, done, progress)
+        except Spent as e: raise RunError(f'{e}; what was answered is kept, and the same command goes on from there') from e
         except OSError as e:
             raise RunError(
                 f'{path} cannot be written ({e.strerror or e}): what is in it stays, and the same call goes on from there'

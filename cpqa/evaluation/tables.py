@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['Values', 'Results', 'MARKS', 'interval_values', 'fault_counts', 'times', 'errors', 'kept_run', 'system_name',
-           'made_of', 'content', 'file_name', 'check_parts', 'per_question', 'TableRow', 'table_rows',
-           'SystemComparison', 'compare', 'cell', 'caption', 'table', 'to_markdown', 'to_latex', 'forest', 'latency']
+           'tokens_of', 'taken', 'taken_line', 'made_of', 'content', 'file_name', 'check_parts', 'per_question',
+           'TableRow', 'table_rows', 'SystemComparison', 'compare', 'cell', 'caption', 'table', 'to_markdown',
+           'to_latex', 'forest', 'latency']
 
 # %% ../../nbs/evaluation/tables.ipynb #faf47f33
 import hashlib
@@ -62,6 +63,21 @@ def kept_run(path: str | Path | None):
 def system_name(retriever: str, reranker: str | None) -> str:
     "What a search is called."
     return f'{retriever} + {reranker}' if reranker else retriever
+
+# %% ../../nbs/evaluation/tables.ipynb #2294df5c
+def tokens_of(usage: Mapping[str, float]) -> dict[str, int]:
+    "The tokens of an outcome, of what a model took; none where it was not asked."
+    return {'in': int(usage['input_tokens']), 'out': int(usage['output_tokens'])} if usage else {}
+
+def taken(run: Run) -> dict[str, Any]:
+    "Tokens and US dollars of a run, for a report."
+    known = any(o.cost is not None for o in run.outcomes.values())
+    return {'tokens': {k: run.spent[k] for k in ('in', 'out')}, 'dollars': round(run.spent['dollars'], 6) if known else None}
+
+def taken_line(report: Mapping[str, Any]) -> str:
+    "The same in words."
+    cost = 'cost not known' if report['dollars'] is None else f'{report["dollars"]:.4f} US dollars'
+    return f'tokens           {report["tokens"]["in"]:,} read, {report["tokens"]["out"]:,} written; {cost}'
 
 # %% ../../nbs/evaluation/tables.ipynb #c59ec1b1
 def made_of(content: str, splitter: Segmenter, vectors: bool, encoder: Encoder | None) -> list:

@@ -94,6 +94,8 @@ class Retrieval(Record, frozen=True):
     forms: tuple[str, ...] = ()              # the question and how the literature says it, where the two differ: both were searched
     rewriter: str = ''                       # what made the ladder
     texts: tuple[str, ...] = ()              # what was searched by meaning, where that is not the question alone
+    usage: dict[str, float] = {}             # what a language model took to rewrite it
+    spent: str = ''                          # the cap that kept it from being asked, in its words
 
     def trace(self) -> dict[str, Any]:
         "All but the documents, of which it says how many, as plain JSON values."
@@ -322,4 +324,4 @@ def _retrieve(path: HSRDR, question: str) -> Retrieval:
                                   for (d, id), h in zip(candidates, scores)),
         tuple(documents), audit, dropped | without, (*rewriting.notes, *notes, *more, *others),
         {'rewrite': rewrite_ms, **times, 'documents': fetch_ms}, forms if len(forms := both_forms(rewriting.question)) > 1 else (),
-        rewriting.rewriter, () if rewriting.texts == (rewriting.question,) else rewriting.texts)
+        rewriting.rewriter, () if rewriting.texts == (rewriting.question,) else rewriting.texts, rewriting.usage, rewriting.spent)

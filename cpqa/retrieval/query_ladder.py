@@ -30,6 +30,8 @@ class Rewriting(Record, frozen=True):
     texts: tuple[str, ...] = ()       # the question itself unless something else is given
     notes: tuple[str, ...] = ()
     rewriter: str = ''
+    usage: dict[str, float] = {}      # what a language model took for it: calls, tokens, milliseconds, US dollars
+    spent: str = ''                   # the cap that kept a model from being asked, in its words; '': none did
 
     def __post_init__(self):
         if not self.texts: msgspec.structs.force_setattr(self, 'texts', (self.question,))

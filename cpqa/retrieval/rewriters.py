@@ -13,9 +13,11 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.errors import CpqaError
-from ..core.llm import LLM, Message, complete
+from ..core.llm import LLM, Completion, LLMError, Message, complete
+from ..core.llm_spending import usage_of
 from ..core.records import Record
 from ..core.redaction import short
 from ..literature.cancer_lexicon import spelled
@@ -178,20 +180,37 @@ _SCHEMAS: dict[type, dict[str, Any]] = {   # what a server that can is held to
     Texts: _closed(texts=_SOME | {'minItems': 1}),
 }
 
-def _ask(llm: LLM, orders: str, data: dict[str, Any], kind: type[_T]) -> _T:
-    "One step: the `orders` and the `data` to the model, and its answer as a `kind`."
-    line = json.dumps(data, ensure_ascii=False).replace('<', '\\u003c')
-    said = complete(llm, [Message('system', orders), Message('user', line)], max_tokens=1024, temperature=0.0, schema=_SCHEMAS[kind])
-    return first_object(said.text, kind)
+class _Asked:
+    "What a model was asked for one question, what it said, and the cap that was reached."
+    def __init__(self, llm: LLM):
+        self.llm, self.spent = llm, ''
+        self.said: list[Completion] = []
 
+    def step(self, orders: str, data: dict[str, Any], kind: type[_T]) -> _T:
+        "One step: the `orders` and the `data` to the model, and its answer as a `kind`."
+        line = json.dumps(data, ensure_ascii=False).replace('<', '\\u003c')
+        asked = [Message('system', orders), Message('user', line)]
+        try: self.said.append(complete(self.llm, asked, max_tokens=1024, temperature=0.0, schema=_SCHEMAS[kind]))
+        except LLMError as e:
+            if e.kind == 'budget': self.spent = str(e)
+            raise
+        return first_object(self.said[-1].text, kind)
+
+# %% ../../nbs/retrieval/rewriters.ipynb #03b1dd85
 def _words(text: str) -> set[str]: return {spelled(w) for run in runs(text) for w in run}
 
 class _ByModel:
-    "What the rewriters with a language model share: rules to fall back to, and the ladder's verb."
+    "What the rewriters with a language model share: rules to fall back to, what was taken, and the ladder's verb."
     def __init__(self, llm: LLM, recipe: RewriterRecipe, rules: RuleRewriter | None = None):
         self.llm, self.recipe, self.rules, self.name = llm, recipe, rules or RuleRewriter(), recipe.name
 
-    def rewrite(self, question: str) -> Rewriting: raise NotImplementedError
+    def _written(self, question: str, asked: _Asked) -> Rewriting: raise NotImplementedError
+
+    def rewrite(self, question: str) -> Rewriting:
+        "What becomes of a `question`. Raises `CpqaError` where it holds no word."
+        asked = _Asked(self.llm)
+        written = self._written(question, asked)
+        return replace(written, usage=usage_of(asked.said), spent=asked.spent)
 
     def ladder(self, question: str) -> list[BooleanQuery]:
         "The rungs of `rewrite`."
@@ -203,9 +222,9 @@ class LLMRewriter(_ByModel):
     def __init__(self, llm: LLM, recipe: RewriterRecipe = _RECIPES[1], rules: RuleRewriter | None = None):
         super().__init__(llm, recipe, rules)
 
-    def _analysis(self, plain: Rewriting, question: str) -> tuple[Analysis, list[str]]:
+    def _analysis(self, plain: Rewriting, question: str, asked: _Asked) -> tuple[Analysis, list[str]]:
         "The first step's result, or the rules' reading of the question."
-        try: a = _ask(self.llm, self.recipe.steps[0], {'question': one_line(question, 4000)}, Analysis)
+        try: a = asked.step(self.recipe.steps[0], {'question': one_line(question, 4000)}, Analysis)
         except Exception as e: return Analysis(plain.question), [f'the first step of the model failed: {short(str(e), 120)}']
         understood = one_line(a.question, 1000)
         said = _words(understood)
@@ -213,12 +232,11 @@ class LLMRewriter(_ByModel):
             return Analysis(understood, a.concepts[:20], a.relations[:20], one_line(a.intent)), []
         return Analysis(plain.question), [f'the model made another question of it, which is not used: {short(understood, 80)!r}']
 
-    def rewrite(self, question: str) -> Rewriting:
-        "The ladder of a `question`. Raises `CpqaError` where it holds no word."
+    def _written(self, question: str, asked: _Asked) -> Rewriting:
         plain = self.rules.rewrite(question)
-        analysis, notes = self._analysis(plain, question)
+        analysis, notes = self._analysis(plain, question, asked)
         try:
-            proposals = _ask(self.llm, self.recipe.steps[1], analysis.to_dict(), Proposals)
+            proposals = asked.step(self.recipe.steps[1], analysis.to_dict(), Proposals)
             rungs, remarks = checked_rungs(proposals.queries, self.recipe.most - 1)
             if not rungs: raise CpqaError('none of its rungs can be searched' if proposals.queries else 'it proposed no rung')
         except Exception as e:
@@ -230,10 +248,10 @@ class LLMRewriter(_ByModel):
 # %% ../../nbs/retrieval/rewriters.ipynb #a4194197
 class ExpandingRewriter(_ByModel):
     "The rules' ladder, and texts for dense search that a model writes as its `recipe` says."
-    def rewrite(self, question: str) -> Rewriting:
+    def _written(self, question: str, asked: _Asked) -> Rewriting:
         plain = self.rules.rewrite(question)
         try:
-            said = _ask(self.llm, self.recipe.steps[0], {'question': one_line(question, 4000)}, Texts).texts
+            said = asked.step(self.recipe.steps[0], {'question': one_line(question, 4000)}, Texts).texts
             texts = list(dict.fromkeys(t for text in said if (t := one_line(text, 2000))))[:self.recipe.most]
             if not texts: raise CpqaError('it wrote no text')
         except Exception as e:
