@@ -7,9 +7,11 @@ __all__ = ['Split', 'Head', 'title_of', 'embedded_text', 'check_where', 'VectorP
            'DenseRetriever', 'CompletedVectors']
 
 # %% ../../nbs/retrieval/vectors.ipynb #2171974c
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -19,6 +21,7 @@ import numpy as np
 from ..core.errors import CpqaError, require
 from ..core.progress import Progress
 from ..core.records import Document, Hit, Passage, in_order
+from ..literature.ledger import Ids
 from ..literature.library import DamagedLibrary, Documents, Library, LibraryError, damaged, date_number
 from ..literature.study_kinds import STUDY_KINDS
 from .boolean import BooleanIndex
@@ -83,7 +86,7 @@ def _chosen(documents: Documents, where: str, first: int = 0) -> Sequence[int]:
     "The numbers from `first` on of the documents that a query in PubMed's language finds; '' finds all."
     if not where: return range(first, len(documents))
     found = {h.id for h in BooleanIndex(documents).search(where, len(documents), sort='date').hits}
-    return [n for n, id in enumerate(documents.ids[first:], first) if id in found]
+    return [n for n, id in enumerate(islice(documents.ids, first, None), first) if id in found]
 
 def check_where(library: Library, where: str):
     "Raises `LibraryError` for a query that finds no document of a library, and `QueryError` for what is none."
@@ -114,7 +117,8 @@ class VectorPart:
         chosen = _chosen(documents, self.where)
         with _embedded(self, documents, chosen, 0, folder, progress) as made:
             _write_places(folder, _blocks(made.places), made.done.rows, len(documents))
-            return _said(self, made.done.rows) | _partly(self.where, len(chosen)) | _formed(self, made.vectors, folder)
+            said = _said(self, made.done.rows) | _partly(self.where, len(chosen)) | _formed(self, made.vectors, folder)
+            return said | {'made': len(chosen) - bisect_left(chosen, made.begun.documents)}
 
     def update(self, documents: Documents, old: Library, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
         """Writes the same for a library whose first documents are those with the numbers `kept` in the old one; only the others are
@@ -169,12 +173,12 @@ class PassageVectors:
         self._place([d.id for d in documents])
 
     def _place(self, ids: Sequence[str]):
-        self.ids, self.number = ids, {id: n for n, id in enumerate(ids)}
+        self.ids = ids if isinstance(ids, Ids) else Ids.of(ids)
         self.first = np.searchsorted(self.spans[:, 0], np.arange(len(ids) + 1))   # rows of document n: first[n] to first[n+1]
 
     def rows_of(self, id: str) -> range:
         "The rows of a document's passages."
-        n = self.number[id]
+        n = self.ids.index(id)
         return range(int(self.first[n]), int(self.first[n + 1]))
 
     def of_rows(self, rows: Sequence[int]) -> np.ndarray:
@@ -186,7 +190,7 @@ class PassageVectors:
         `CpqaError` for one that was not embedded."""
         rows = []
         for p in passages:
-            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.number else ())
+            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.ids else ())
                         if tuple(self.spans[r, 1:]) in ((p.start, p.end), (0, 0))), None)
             if row is None:
                 raise CpqaError(f'the passage {p.start}:{p.end} of {p.doc_id} is not among those embedded: cut '
@@ -205,7 +209,7 @@ def _check_model(name: str, built: dict[str, Any] | None, given: dict[str, Any])
 # %% ../../nbs/retrieval/vectors.ipynb #17c2702c
 class Vectors(PassageVectors):
     """The open vectors of a library: row numbers are FAISS's, `spans[row]` is (document number, start, end). Vectors and spans are mapped;
-    8 bytes a document, and its id, are in memory. Raises `LibraryError`."""
+    in memory are 29 bytes a document: its id, how it is found by it, and where its rows begin. Raises `LibraryError`."""
     def __init__(self, library: Library, encoder: Encoder):
         folder = library.folder / VectorPart.name
         said = library.manifest.parts.get(VectorPart.name)
@@ -227,7 +231,7 @@ class Vectors(PassageVectors):
             raise damaged(library.folder, f'its vectors cannot be read ({e})') from e
         ids = library.ids
         library.check_unchanged()
-        fits = self.spans.shape == (self.index.ntotal, 3) and self.index.d == encoder.dim and len(set(ids)) == len(library)
+        fits = self.spans.shape == (self.index.ntotal, 3) and self.index.d == encoder.dim and len(ids) == len(library) and ids.differ
         if fits: self._place(ids)
         if not fits or self.spans[-1, 0] >= len(ids) or self.held.sum() != said.get('documents', len(ids)):
             raise damaged(library.folder, 'its vectors do not fit its documents')
@@ -330,7 +334,7 @@ class CompletedVectors(PassageVectors):
     "The passages of `documents`, in their order: as `vectors` holds them, or else cut by `split` and embedded now."
     def __init__(self, documents: Sequence[Document], vectors: Vectors, split: Split):
         new = PassageVectors([d for d in documents if not vectors.rows_of(d.id)], vectors.encoder, split)
-        at = [(n, new if d.id in new.number else vectors, d.id) for n, d in enumerate(documents)]
+        at = [(n, new if d.id in new.ids else vectors, d.id) for n, d in enumerate(documents)]
         self.encoder = vectors.encoder
         self.spans = np.concatenate([np.empty((0, 3), dtype=np.int64),
                                      *(np.insert(v.spans[v.rows_of(id), 1:], 0, n, axis=1) for n, v, id in at)])
