@@ -105,7 +105,8 @@ def main():
         'documents': len(library), 'drawn': max(0, len(library) - len(small)), 'vectors': library.manifest.parts['vectors'], 'build': build,
         'bytes_a_document': {k: round(v / len(library), 1) for k, v in sizes.items()}, 'gb': round(sum(sizes.values()) / 1e9, 2),
         'n': len(questions) - 3, 'ask_ms': quantiles(ms[3:, 0]), 'search_ms': quantiles(search[3:, 0]),
-        'ask_cpu_ms': quantiles(ms[3:, 1]), 'search_cpu_ms': quantiles(search[3:, 1]), 'load_average': [round(x, 1) for x in os.getloadavg()],
+        'ask_cpu_ms': quantiles(ms[3:, 1]), 'search_cpu_ms': quantiles(search[3:, 1]),
+        'load_average': [round(x, 1) for x in os.getloadavg()],
         'stages_ms': {k: quantiles([s.get(k, 0.0) for s in stages[3:]]) for k in stages[-1]},
         'peak_mb_of_asking': None if build else peak_mb(resource.RUSAGE_SELF)})
 

@@ -340,6 +340,15 @@ def _built(folder: Path, some: slice, *words) -> Path:
     return folder
 
 
+def test_how_many_records_there_will_be_is_reckoned_from_the_files_that_were_read(tmp_path):
+    files, told = [tmp_path/f'{n}.xml.gz' for n in range(3)], []
+    for n, path in enumerate(files):
+        with gzip.open(path, 'wb') as f: write_pubmed([*PAPERS.values()][200 * n:200 * n + 200], f)
+    making = Making(vectors=False, progress=lambda *said: told.append(said))
+    baseline_library([str(path) for path in files], tmp_path/'library', making=making)
+    assert [t for stage, *t in told if stage == 'reading'] == [[200, None], [400, 600], [600, 600], [600, 600]]
+
+
 def test_a_merged_library_is_made_as_its_libraries_were(tmp_path, monkeypatch):
     "Segmenter, encoder and memory are those of the first that has vectors, though one without stands before it; no text is embedded twice."
     how = ('--segmenter', 'fixed:40:10', '--encoder', f'prepared:{shipped("bi-encoder")}', '--memory', '2kB')
