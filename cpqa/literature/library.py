@@ -31,7 +31,7 @@ import tantivy
 from .. import __version__
 from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
-from ..core.records import Correction, Document, MeshHeading, Record, marked, marks, shortened
+from ..core.records import PLACES, Correction, Document, MeshHeading, Record, marked, marks, shortened
 from ..core.storage import StorageError, beside, building, elsewhere, locked, put_in_place, remove, sha256, to_disk
 from ..core.text_analysis import ANALYZER, ENGLISH, EXACT, folded
 from .article_files import read_file
@@ -59,7 +59,7 @@ def facts(d: Document) -> set[str]:
                         ('1au', authors[:1]),
                         ('lastau', authors[-1:]), ('ta', map(folded, journals)), ('doi', [d.doi.lower()]), ('pmc', [d.pmcid.lower()])):
         found.update(f'{key}:{v}' for v in values if v)
-    return found | {f'study:{study_kind(d)}'} | ({'has:abstract'} if d.text.strip() else set())
+    return found | {f'study:{study_kind(d)}', f'place:{d.place}'} | ({'has:abstract'} if d.text.strip() else set())
 
 # %% ../../nbs/literature/library.ipynb #291d0696
 def date_number(d: Document) -> int:
@@ -256,7 +256,15 @@ class Documents:
     @cached_property
     def studied(self) -> bool:
         "Is each document's kind of study in the index? In libraries of earlier versions it is not."
-        said = tantivy.Query.term_set_query(self.terms.schema, 'facts', [f'study:{kind}' for kind in ('', *STUDY_KINDS)])
+        return self._all_with('study', ('', *STUDY_KINDS))
+
+    @cached_property
+    def placed(self) -> bool:
+        "Is it in the index where each document is? In libraries of earlier versions it is not."
+        return self._all_with('place', PLACES)
+
+    def _all_with(self, key: str, values: Iterable[str]) -> bool:
+        said = tantivy.Query.term_set_query(self.terms.schema, 'facts', [f'{key}:{value}' for value in values])
         return self.searcher.search(said, 1, count=True).count == len(self)  # type: ignore[attr-defined]   # tantivy's stubs leave it out
 
     def check(self, name: str): "Nothing is known yet of the files of an index that is being built."

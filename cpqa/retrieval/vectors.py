@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core.errors import CpqaError, require
 from ..core.progress import Progress
-from ..core.records import Document, Hit, Passage, in_order
+from ..core.records import PLACES, Document, Hit, Passage, in_order
 from ..literature.ledger import Ids
 from ..literature.library import DamagedLibrary, Documents, Library, LibraryError, damaged, date_number
 from ..literature.study_kinds import STUDY_KINDS
@@ -149,7 +149,7 @@ def _blocks(places: Rows) -> Iterator[np.ndarray]: return (places[n:n + 65_536] 
 
 def _said(part: VectorPart, rows: int) -> dict[str, Any]:
     said = {'encoder': part.encoder.describe(), 'splitter': part.splitter, 'vectors': rows, 'dim': part.encoder.dim,
-            'kinds': [*STUDY_KINDS], 'faiss': require('faiss', 'offline').__version__}
+            'kinds': [*STUDY_KINDS], 'places': [*PLACES], 'faiss': require('faiss', 'offline').__version__}
     return said | ({'named': part.named} if part.named else {}) | ({'memory': part.memory} if part.memory else {})
 
 def _partly(where: str, documents: int) -> dict[str, Any]:
@@ -207,6 +207,9 @@ def _check_model(name: str, built: dict[str, Any] | None, given: dict[str, Any])
 
 
 # %% ../../nbs/retrieval/vectors.ipynb #17c2702c
+_OLDER = ('the vectors of {} were made by an earlier version of cpqa, which did not note {}: make them anew by  cpqa library embed '
+          '--afresh, or leave out the {}')
+
 class Vectors(PassageVectors):
     """The open vectors of a library: row numbers are FAISS's, `spans[row]` is (document number, start, end). Vectors and spans are mapped;
     in memory are 29 bytes a document: its id, how it is found by it, and where its rows begin. Raises `LibraryError`."""
@@ -221,6 +224,7 @@ class Vectors(PassageVectors):
         library.check(f'{VectorPart.name}/spans.npy')
         dated = f'{VectorPart.name}/dates.npy' in library.manifest.files   # older libraries are not
         kinds = said.get('kinds') == [*STUDY_KINDS]
+        self.placed = kinds and said.get('places') == [*PLACES]
         try:
             self.stored = StoredVectors(folder)
             self.index = self.stored.index
@@ -247,20 +251,22 @@ class Vectors(PassageVectors):
 
     def among(self, only: Limits) -> np.ndarray | None:
         """Which documents limits leave, bool (documents,); None for all, and where a library is older than its dates. Raises `LibraryError`
-        where kinds of study are asked for and were not noted."""
+        where kinds of study or places are asked for and were not noted."""
         masks = [only.dated(self.dates)] if self.dates is not None and (only.since or only.until) else []
         if only.study:
-            if self.kinds is None:
-                raise LibraryError(f'the vectors of {self.library.folder.name} were made by an earlier version of cpqa, which did not note '
-                                   'kinds of study: make them anew by  cpqa library embed --afresh, or leave out the kind')
+            if self.kinds is None: raise LibraryError(_OLDER.format(self.library.folder.name, 'kinds of study', 'kind'))
             masks.append(only.of_kind(self.kinds))
+        if only.place:
+            if self.kinds is None or not self.placed: raise LibraryError(_OLDER.format(self.library.folder.name, 'places', 'place'))
+            masks.append(only.in_place(self.kinds))
         return np.logical_and.reduce(masks) if masks else None
 
 
 # %% ../../nbs/retrieval/vectors.ipynb #719fd4e2
 def _columns(old: Vectors, kept: np.ndarray) -> np.ndarray:
     "Dates and kinds of the documents that stay, shape (len(kept), 2)."
-    if old.dates is not None and old.kinds is not None: return np.column_stack([old.dates[kept], old.kinds[kept]]).astype(np.int64)
+    if old.dates is not None and old.kinds is not None and old.placed:
+        return np.column_stack([old.dates[kept], old.kinds[kept]]).astype(np.int64)
     return np.array([_known(d) for n in kept for d in old.library.documents([old.ids[n]])], dtype=np.int64).reshape(-1, 2)
 
 def _measured_again(vectors: Any, stored: StoredVectors, there: int, before: dict[str, Any]) -> dict[str, Any]:
