@@ -261,6 +261,7 @@ def next_files(library: Library, place: str) -> list[tuple[str, bool]]:
         raise HarvestError(f'{place} counts anew ({min(anew)}) since {library.folder.name} was built: build it from the new baseline')
     return [(name, True) for key, name in sorted(names.items()) if key > last]
 
+# %% ../nbs/collecting.ipynb #b23e0001
 def _read_page(path: Path, keep: str, held: set[str]) -> Haul:
     "What of a file belongs into a library that holds some ids already, which learn what is new."
     documents, deleted, skipped = list[Document](), list[Deleted](), list[tuple[str, str]]()

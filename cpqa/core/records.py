@@ -84,9 +84,24 @@ def _dated(date: str, what: str):
     _demand(not date or bool(re.fullmatch('[0-9]{4}(-[0-9]{2}){0,2}', date)),
             f'{what} is {date[:40]!r}, expected one like 2019, 2019-03 or 2019-03-12')
 
-# %% ../../nbs/core/records.ipynb #bf48c29c
-PLACES = ('pubmed', 'pmc', 'page', 'other')
+def _check_id(id: str):
+    _demand(0 < len(id) <= 100 and id.isprintable() and ' ' not in id,
+            f'a document needs an id of 1 to 100 printable characters without white space (a PMID or a PMCID), got {id[:40]!r}')
 
+def _check_sections(id: str, sections: Iterable[Section], length: int):
+    s = next((s for s in sections if not 0 <= s.start <= s.end <= length), None)
+    _demand(not s, f'section {s.label!r} of {id} spans {s.start}:{s.end}, outside its text of {length} characters' if s else '')
+
+PLACES = ('pubmed', 'pmc', 'page', 'other')
+_ADDRESSES = {'pubmed': 'https://pubmed.ncbi.nlm.nih.gov/{}/', 'pmc': 'https://pmc.ncbi.nlm.nih.gov/articles/{}/'}
+
+def _place(id: str, link: str) -> str:
+    "In PubMed by a PMID, in PubMed Central by a PMCID, on a page with an address, or elsewhere."
+    if id.isascii() and id.isdigit(): return 'pubmed'
+    if re.fullmatch('PMC[0-9]+', id): return 'pmc'
+    return 'page' if link.startswith('https://') else 'other'
+
+# %% ../../nbs/core/records.ipynb #bf48c29c
 class Document(Record, frozen=True):
     "An article: bibliography, MeSH headings, and the `text` whose character offsets passages refer to."
     id: str                                   # PMID ('29226797') or PMCID ('PMC3540956')
@@ -110,11 +125,9 @@ class Document(Record, frozen=True):
     link: str = ''                            # where a person reads what is in neither PubMed nor PMC: an address with https
 
     def __post_init__(self):
-        _demand(0 < len(self.id) <= 100 and self.id.isprintable() and ' ' not in self.id,
-                f'a document needs an id of 1 to 100 printable characters without white space (a PMID or a PMCID), got {self.id[:40]!r}')
+        _check_id(self.id)
         for what, when in (('date', self.date), ('date of revision', self.revised)): _dated(when, f'the {what} of {self.id}')
-        s = next((s for s in self.sections if not 0 <= s.start <= s.end <= len(self.text)), None)
-        _demand(not s, s and f'section {s.label!r} of {self.id} spans {s.start}:{s.end}, outside its text of {len(self.text)} characters')
+        _check_sections(self.id, self.sections, len(self.text))
 
     @property
     def retracted(self) -> bool:
@@ -134,16 +147,12 @@ class Document(Record, frozen=True):
     @property
     def url(self) -> str:
         "Where a person reads the article: its link if it is https, PubMed for a PMID, PubMed Central for a PMCID, otherwise ''."
-        if self.link.startswith('https://'): return self.link
-        return {'pubmed': f'https://pubmed.ncbi.nlm.nih.gov/{self.id}/',
-                'pmc': f'https://pmc.ncbi.nlm.nih.gov/articles/{self.id}/'}.get(self.place, '')
+        return self.link if self.link.startswith('https://') else _ADDRESSES.get(self.place, '').format(self.id)
 
     @property
     def place(self) -> str:
-        "Where the article is, one of `PLACES`: in PubMed by a PMID, in PubMed Central by a PMCID, on a page with an address, or elsewhere."
-        if self.id.isascii() and self.id.isdigit(): return 'pubmed'
-        if re.fullmatch('PMC[0-9]+', self.id): return 'pmc'
-        return 'page' if self.link.startswith('https://') else 'other'
+        "Where the article is, one of `PLACES`."
+        return _place(self.id, self.link)
 
 # %% ../../nbs/core/records.ipynb #e2ef568f
 _NOTICES = {'retraction of publication', 'retraction notice', 'retraction', 'retraction-notice', 'partial-retraction'}

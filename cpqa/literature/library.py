@@ -256,16 +256,12 @@ class Documents:
     @cached_property
     def studied(self) -> bool:
         "Is each document's kind of study in the index? In libraries of earlier versions it is not."
-        return self._all_with('study', ('', *STUDY_KINDS))
+        return _all_with(self, 'study', ('', *STUDY_KINDS))
 
     @cached_property
     def placed(self) -> bool:
         "Is it in the index where each document is? In libraries of earlier versions it is not."
-        return self._all_with('place', PLACES)
-
-    def _all_with(self, key: str, values: Iterable[str]) -> bool:
-        said = tantivy.Query.term_set_query(self.terms.schema, 'facts', [f'{key}:{value}' for value in values])
-        return self.searcher.search(said, 1, count=True).count == len(self)  # type: ignore[attr-defined]   # tantivy's stubs leave it out
+        return _all_with(self, 'place', PLACES)
 
     def check(self, name: str): "Nothing is known yet of the files of an index that is being built."
     def check_unchanged(self): "Nothing can change an index that is being built."
@@ -293,6 +289,13 @@ class Documents:
     def __contains__(self, id: str) -> bool: return self.get(id) is not None
     def __iter__(self) -> Iterator[Document]: return (self.documents([id])[0] for id in self.ids)
     def __len__(self) -> int: return self.searcher.num_docs
+
+# %% ../../nbs/literature/library.ipynb #b23e0004
+def _all_with(documents: Documents, key: str, values: Iterable[str]) -> bool:
+    "Has each document one of these facts?"
+    said = tantivy.Query.term_set_query(documents.terms.schema, 'facts', [f'{key}:{value}' for value in values])
+    count = documents.searcher.search(said, 1, count=True).count  # type: ignore[attr-defined]   # tantivy's stubs leave it out
+    return count == len(documents)
 
 # %% ../../nbs/literature/library.ipynb #b7d915e0
 def _document(documents: Documents, id: str) -> Document | None:
@@ -497,6 +500,7 @@ def _writer(terms: tantivy.Index) -> tantivy.IndexWriter: return terms.writer(he
 
 _COMMIT = 100_000   # records between two commits
 
+# %% ../../nbs/literature/library.ipynb #b23e0005
 class _Commits:
     "The last commit of a build: its index, its ledger, and a note."
     def __init__(self, ready: Ready):
@@ -535,6 +539,7 @@ class _Commits:
         self.ledger.keep({'made_of': self.made_of, 'index': there.name, **said})
         for old in (p for p in self.folder.iterdir() if p.is_dir() and p != there): remove(old)
 
+# %% ../../nbs/literature/library.ipynb #b23e0006
 @contextmanager
 def _commits(ready: Ready | None) -> Iterator[_Commits | None]:
     "The commits of what lies ready, if anything does; their ledger is closed when they are left."

@@ -205,11 +205,10 @@ def _check_model(name: str, built: dict[str, Any] | None, given: dict[str, Any])
     differs = [f'{key} {built.get(key)} against {given.get(key)}' for key in {**built, **given} if built.get(key) != given.get(key)]
     if differs: raise LibraryError(f'{name} was built with another model ({"; ".join(differs)}): use that one, or build it again')
 
-
-# %% ../../nbs/retrieval/vectors.ipynb #17c2702c
 _OLDER = ('the vectors of {} were made by an earlier version of cpqa, which did not note {}: make them anew by  cpqa library embed '
           '--afresh, or leave out the {}')
 
+# %% ../../nbs/retrieval/vectors.ipynb #17c2702c
 class Vectors(PassageVectors):
     """The open vectors of a library: row numbers are FAISS's, `spans[row]` is (document number, start, end). Vectors and spans are mapped;
     in memory are 29 bytes a document: its id, how it is found by it, and where its rows begin. Raises `LibraryError`."""
@@ -252,15 +251,18 @@ class Vectors(PassageVectors):
     def among(self, only: Limits) -> np.ndarray | None:
         """Which documents limits leave, bool (documents,); None for all, and where a library is older than its dates. Raises `LibraryError`
         where kinds of study or places are asked for and were not noted."""
-        masks = [only.dated(self.dates)] if self.dates is not None and (only.since or only.until) else []
-        if only.study:
-            if self.kinds is None: raise LibraryError(_OLDER.format(self.library.folder.name, 'kinds of study', 'kind'))
-            masks.append(only.of_kind(self.kinds))
-        if only.place:
-            if self.kinds is None or not self.placed: raise LibraryError(_OLDER.format(self.library.folder.name, 'places', 'place'))
-            masks.append(only.in_place(self.kinds))
-        return np.logical_and.reduce(masks) if masks else None
+        return _among(self, only)
 
+# %% ../../nbs/retrieval/vectors.ipynb #b23e0008
+def _among(vectors: Vectors, only: Limits) -> np.ndarray | None:
+    masks = [only.dated(vectors.dates)] if vectors.dates is not None and (only.since or only.until) else []
+    if only.study:
+        if vectors.kinds is None: raise LibraryError(_OLDER.format(vectors.library.folder.name, 'kinds of study', 'kind'))
+        masks.append(only.of_kind(vectors.kinds))
+    if only.place:
+        if vectors.kinds is None or not vectors.placed: raise LibraryError(_OLDER.format(vectors.library.folder.name, 'places', 'place'))
+        masks.append(only.in_place(vectors.kinds))
+    return np.logical_and.reduce(masks) if masks else None
 
 # %% ../../nbs/retrieval/vectors.ipynb #719fd4e2
 def _columns(old: Vectors, kept: np.ndarray) -> np.ndarray:
