@@ -130,7 +130,7 @@ class Reading:
     def near(self, gold: set[str]) -> set[str]:
         "The documents that have a passage near one of the gold documents', these included."
         v = self.first.vectors
-        rows = [r for d in gold if d in v.number for r in v.rows_of(d)]
+        rows = [r for d in gold if d in v.ids for r in v.rows_of(d)]
         close = np.flatnonzero((self.matrix @ self.matrix[rows].T).max(1) >= NEAR) if rows else []
         return {v.ids[int(v.spans[r, 0])] for r in close} | gold
 

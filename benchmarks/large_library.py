@@ -1,17 +1,19 @@
-"""What does a library of a million documents take to build, and to ask?
+"""What does a library of ten thousand, a hundred thousand or a million documents take to build, and to ask?
 
-    python benchmarks/large_library.py FOLDER REAL [--documents 1000000] [--questions 50]
+    python benchmarks/large_library.py FOLDER REAL [--documents 1000000] [--questions 50] [--pairs]
 
 REAL is a library of bioasq_beir's 16,296 documents with the vectors of cpqa's encoder, built by `cpqa index build`. FOLDER gets a library
-of these documents and of others drawn from their words and lengths (benchmarks/stores.py). To embed a million texts takes a night on two
+of these documents and of others drawn from their words and lengths (benchmarks/stores.py), each word alone or, with `--pairs`, each as it
+follows another. To embed a million texts takes a night on two
 cores, so vectors are drawn too: each is one of the real ones, with noise until their cosine is about .8, so that they lie in heaps as
 real ones do. Everything else is what `cpqa index build` does: terms, sentences and passages, and the form that suits so many vectors. A
-library that is there already is only asked.
+library that is there already is only asked. Each size has a file of results of its own.
 
 Then questions of bioasq_beir are asked, warm, one at a time, end to end with reranking and quotes, and without the reading. Drawn texts
 say nothing, so how good the answers are is not measured here; what the form of the vectors leaves out is (`recall`, when it is built).
 """
 import argparse
+import os
 import resource
 import threading
 import time
@@ -69,6 +71,7 @@ def main():
     parser.add_argument('real', type=Path)
     parser.add_argument('--documents', type=int, default=1_000_000)
     parser.add_argument('--questions', type=int, default=50)
+    parser.add_argument('--pairs', action='store_true')
     args, small, build = parser.parse_args(), Library(parser.parse_args().real), {}
     if not args.folder.exists():
         known, began, cpu = real(), time.perf_counter(), time.process_time()
@@ -77,7 +80,8 @@ def main():
         own = np.concatenate([vectors.of_rows(np.arange(i, min(i + 10_000, rows))) for i in range(0, rows, 10_000)])
         memory, before = Private(), peak_mb(resource.RUSAGE_SELF)
         memory.start()
-        build_index(chain(known, drawn(known, args.documents - len(known))), args.folder, encoder=Drawn(own))
+        more = drawn(known, args.documents - len(known), pairs=args.pairs)
+        build_index(chain(known[:args.documents], more), args.folder, encoder=Drawn(own))
         build = {'seconds': round(time.perf_counter() - began), 'processor_seconds': round(time.process_time() - cpu),
                  'peak_mb': peak_mb(resource.RUSAGE_SELF),
                  'of which private_mb': memory.most, 'before it began, mb': before}
@@ -87,18 +91,22 @@ def main():
         part = name.partition('/')[0] if '/' in name else 'other'
         sizes[part] = sizes.get(part, 0) + file.bytes
     questions = [q['text'] for q in bioasq_questions()][-args.questions - 3:]
-    qa, ms, search, stages = CancerQA(args.folder), [], [], []
-    for q in questions:
-        began = time.perf_counter()
+    qa, stages = CancerQA(args.folder), []
+    now = lambda: 1000 * np.array([time.perf_counter(), time.process_time()])
+    ms, search = np.empty((len(questions), 2)), np.empty((len(questions), 2))   # by the clock, and by the processor
+    for n, q in enumerate(questions):
+        began = now()
         stages.append(qa.ask(q).timings_ms)
-        ms.append(1000 * (time.perf_counter() - began))
-        began = time.perf_counter()
+        asked = now()
         qa.search(q)
-        search.append(1000 * (time.perf_counter() - began))
-    save('large_library', {
-        'documents': len(library), 'drawn': len(library) - len(small), 'vectors': library.manifest.parts['vectors'], 'build': build,
+        ms[n], search[n] = asked - began, now() - asked
+    size = '' if len(library) == 1_000_000 else f'_{len(library)}'
+    save(f'large_library{size}{"_pairs" if args.pairs else ""}', {
+        'documents': len(library), 'drawn': max(0, len(library) - len(small)), 'vectors': library.manifest.parts['vectors'], 'build': build,
         'bytes_a_document': {k: round(v / len(library), 1) for k, v in sizes.items()}, 'gb': round(sum(sizes.values()) / 1e9, 2),
-        'n': len(questions) - 3, 'ask_ms': quantiles(ms[3:]), 'search_ms': quantiles(search[3:]),
+        'n': len(questions) - 3, 'ask_ms': quantiles(ms[3:, 0]), 'search_ms': quantiles(search[3:, 0]),
+        'ask_cpu_ms': quantiles(ms[3:, 1]), 'search_cpu_ms': quantiles(search[3:, 1]),
+        'load_average': [round(x, 1) for x in os.getloadavg()],
         'stages_ms': {k: quantiles([s.get(k, 0.0) for s in stages[3:]]) for k in stages[-1]},
         'peak_mb_of_asking': None if build else peak_mb(resource.RUSAGE_SELF)})
 

@@ -63,15 +63,36 @@ def real() -> list[Document]:
         return [Document(d['_id'], d.get('title', ''), d['text']) for d in map(json.loads, f)]
 
 
-def drawn(known: Sequence[Document], n: int, seed: int = 0) -> Iterator[Document]:
-    "So many documents more, drawn from the words and lengths of those that are known, ten thousand at a time."
-    counts, rng = Counter(w for d in known for w in d.text.split()), np.random.default_rng(seed)
-    words, shares, sizes = np.array(list(counts)), np.array(list(counts.values())) / counts.total(), [len(d.text.split()) for d in known]
+def drawn(known: Sequence[Document], n: int, seed: int = 0, pairs: bool = False) -> Iterator[Document]:
+    "So many documents more, drawn from the words, or the pairs of words, and the lengths of those that are known, ten thousand at a time."
+    texts, rng = [d.text.split() for d in known], np.random.default_rng(seed)
+    counts, sizes = Counter(w for t in texts for w in t), [len(t) for t in texts]
+    words, shares = np.array(list(counts)), np.array(list(counts.values())) / counts.total()
+    follow = following(texts, words, rng) if pairs else None
     for begin in range(0, n, BLOCK):
         lengths = rng.choice(sizes, min(BLOCK, n - begin))
-        some = rng.choice(words, int(lengths.sum()), p=shares)
+        some = rng.choice(words, int(lengths.sum()), p=shares) if follow is None else words[follow(lengths)]
         for i, (end, size) in enumerate(zip(np.cumsum(lengths), lengths), begin):
             yield Document(f'drawn-{i}', text=' '.join(some[end - size:end]))
+
+
+def following(texts: Sequence[list[str]], words: np.ndarray, rng: np.random.Generator) -> Callable[[np.ndarray], np.ndarray]:
+    "Draws the words of documents of some lengths, as numbers, one document after the other: each word as it follows the one before it."
+    number = {w: n for n, w in enumerate(words)}
+    said = np.array([number[w] for t in texts for w in t])
+    at, counts = np.argsort(said, kind='stable'), np.bincount(said)   # where each word stands, word by word
+    first = np.cumsum(counts) - counts
+    begins = np.cumsum([0, *map(len, texts)])[:-1]
+
+    def draw(lengths: np.ndarray) -> np.ndarray:
+        out, open = np.empty((lengths.max(), len(lengths)), dtype=said.dtype), np.arange(len(lengths))
+        out[0] = said[rng.choice(begins[begins < len(said)], len(lengths))]
+        for k in range(1, len(out)):
+            open = open[lengths[open] > k]
+            before = out[k - 1, open]
+            out[k, open] = said[(at[first[before] + rng.integers(counts[before])] + 1) % len(said)]
+        return np.concatenate([column[:size] for column, size in zip(out.T, lengths)])
+    return draw
 
 
 def documents(n: int) -> tuple[list[Document], int]:

@@ -14,7 +14,7 @@ import click
 import cloup
 
 from . import __version__
-from .cli_ask import LIBRARY, SINCE, STUDY, UNTIL, ask_command, one_text, sweep
+from .cli_ask import LIBRARY, PLACE, SINCE, STUDY, UNTIL, ask_command, one_text, sweep
 from .cli_eval import SEARCHES, datasets, measure
 from .cli_library import form_told, keeping
 from .cli_longform import longform
@@ -60,19 +60,19 @@ def _engine_named(name: str | None) -> str | None:
          option('--reranker', metavar='NAME', choices=reranker_choices, help='{} (default: none)'),
          encoder_option(),
          option('--source', metavar='ENGINE', choices=engine_choices, help='an engine in the place of a library: {}'),
-         SINCE, UNTIL, STUDY,
+         SINCE, UNTIL, STUDY, PLACE,
          option('--depth', type=number, default=50, metavar='N', help='documents that the reranker sees (default 50)'),
          option('-k', type=number, default=10, metavar='N', help='how many documents (default 10)'),
          option('--json', 'as_json', is_flag=True, help='print the hits as JSON, with their scores'))
 def _search(words: tuple[str, ...], library: str | None, retriever: Any, reranker: str | None, encoder: str | None, source: str | None,
-            since: str | None, until: str | None, study: tuple[str, ...], depth: int, k: int, as_json: bool):
+            since: str | None, until: str | None, study: tuple[str, ...], place: tuple[str, ...], depth: int, k: int, as_json: bool):
     from cpqa.display import plain
     from cpqa.pipeline import CancerQA, Finding
     from cpqa.retrieval.sources import Scope
     query, found = one_text(words), list[Any]()
     with said_before('' if retriever == 'boolean' else query, as_json) as alone, progress_bars() as progress:
         if not alone:
-            scope = Scope(_engine_named(source), library, since, until, study=study)
+            scope = Scope(_engine_named(source), library, since, until, study=study, place=place)
             qa = CancerQA(scope, Finding(encoder, depth=depth), progress=progress)
             hits = qa.search(query, k, retriever, reranker)
             found = list(zip(hits, qa.documents([h.id for h in hits])))

@@ -115,9 +115,10 @@ def _embed(library: str, encoder: str | None, segmenter: str | None, memory: int
     for line in form_told(made): print(line)
 
 # %% ../nbs/cli_library.ipynb #5eb7e364
-@keeping.add('update', 'bring a library up to date: with PubMed, by the question that made it, or with files',
+@keeping.add('update', "bring a library up to date: with PubMed, by the question that made it, or with NLM's next files",
              cloup.argument('library', metavar='DIR'),
-             option('--files', multiple=True, metavar='FILE...', help="NLM's update files, or their numbers, in the place of PubMed"),
+             option('--files', multiple=True, metavar='FILE...',
+                    help="NLM's update files, their numbers, or 'next', those after the last taken in; in the place of PubMed"),
              option('--keep', metavar='QUERY', help='with --files: what is kept of them (default: as when the library was built)'),
              _place('updatefiles'), _ENCODER, _segmenter('that of the library'), _AFRESH,
              short_help='bring a library up to date', stopped=_GOES_ON, many=['--files'])

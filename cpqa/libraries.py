@@ -22,11 +22,11 @@ import msgspec
 from .core.errors import CpqaError
 from .core.storage import beside, cache_dir, elsewhere, sha256
 from .core.progress import Progress, shown_progress
-from .core.records import Document
+from .core.records import PLACES, Document
 from .literature.demo_notes import DEMO_FILE, demo_notes
 from .literature.article_files import READABLE, read_file
-from .literature.library import FORMAT, Library, LibraryError, Origin, RecordSource, build_library, is_library
-from .literature.harvest import spooling
+from .literature.library import FORMAT, Library, LibraryError, Origin, Ready, RecordSource, build_library, is_library
+from .literature.harvest import PageRecords, spooling
 from .literature.library_updates import Updated, add_parts, update_library
 from .literature.pubmed import Deleted, Skipped
 from .literature.study_kinds import STUDY_KINDS
@@ -119,6 +119,7 @@ def _several(given: Any) -> Iterable[Any]:
 def sources_of(given: Any) -> list[RecordSource]:
     "What `build_library` reads, from a path, a folder, a record, or any mix of several. Raises `LibraryError`."
     if isinstance(given, (str, Path)): return [*files_of(given)]
+    if isinstance(given, PageRecords): return [given]   # a page is read when its turn comes
     if isinstance(given, _RECORDS): return [_records([given])]
     out: list[RecordSource] = []
     if isinstance(given, Sequence) and not isinstance(given, (bytes, bytearray)):
@@ -149,6 +150,7 @@ def build_index(
     memory: int | None = None,           # bytes that a search of the vectors may read; None: as their number asks
     named: AnyEncoder | None = None,     # what to remember in the place of an encoder that wraps it
     where: str = '',                     # a query in PubMed's language: only documents that it finds get vectors; '': all
+    ready: Ready | None = None,          # what outlives a build that dies, so that the same call goes on from it
 ) -> Library:
     "Builds a library with terms and, unless told otherwise, passage vectors. Raises `CpqaError`; what was there stays."
     if not vectors and (segmenter is not None or memory is not None):
@@ -159,7 +161,7 @@ def build_index(
     with shown_progress(progress) as show:
         if vectors:
             parts.append(_vectors(encoder_of(encoder, show), segmenter, _lasting(named or encoder), memory, where))
-        return build_library(found, out, parts, show, wait, origins)
+        return build_library(found, out, parts, show, wait, origins, ready)
 
 # %% ../nbs/libraries.ipynb #9414280e
 def segmenter_of(library: Library, given: str | Segmenter | None) -> str | Segmenter | None:
@@ -178,6 +180,7 @@ def update_index(
     wait: float = 0,
     origins: Sequence[Origin] | None = None,    # None: as they are
     named: AnyEncoder | None = None,     # as of `build_index`
+    ready: Ready | None = None,          # the files that records came from
 ) -> tuple[Library, Updated]:
     "Takes new, revised and withdrawn records into a library, and says how many. Raises `CpqaError`; what was there stays."
     library, found = Library(folder), sources_of(sources)
@@ -187,7 +190,7 @@ def update_index(
         made = library.manifest.parts.get(VectorPart.name)
         parts = [_vectors(encoder_of(encoder, show), segmenter_of(library, segmenter), _lasting(named or encoder),
                           made.get('memory'))] if made else []
-        return update_library(folder, found, parts, show, wait, origins)
+        return update_library(folder, found, parts, show, wait, origins, ready)
 
 # %% ../nbs/libraries.ipynb #f0a60002
 def _without_vectors(library: Library) -> str:
@@ -255,7 +258,7 @@ def demo_library(
     load: Callable[[], Encoder] = EmbeddedEncoder,    # gives that one, if it has to be built
 ) -> Library:
     "The library of the demo notes, built now if the cache does not hold it."
-    made_of = [sha256(DEMO_FILE), encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS]
+    made_of = [sha256(DEMO_FILE), encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS, PLACES]
     def build(folder: Path) -> Library:
         known = KnownVectors(encoder or load(), DEMO_VECTORS)
         return build_index([n.document() for n in demo_notes()], folder, progress=progress, wait=300, encoder=known)

@@ -362,9 +362,10 @@ def _searches(qa: _Steps, retriever: str) -> list[Search]:
     at, only = qa.engine, qa.scope.limits
     if retriever == 'boolean':
         if at is not None: raise CpqaError(f"{qa.scope.name} has no Boolean search: choose bm25, dense or hybrid, or search a library")
-        boolean = lambda q, k: qa.boolean.search(q, k, since=only.since or None, until=only.until or None, study=only.study)
+        boolean = lambda q, k: qa.boolean.search(q, k, since=only.since or None, until=only.until or None, study=only.study,
+                                                place=only.place)
         return [lambda queries, k: [list(boolean(q, k).hits) for q in queries]]
-    said = '' if at is None else at.limit(only.since, only.until, only.study)
+    said = '' if at is None else at.limit(only.since, only.until, only.study, only.place)
     terms: Search = lambda queries, k: (TermRetriever(qa.library, only=only).search(queries, k) if at is None else
                                         at.terms(queries, k, said))
     dense: Search = lambda queries, k: (DenseRetriever(qa.vectors, only).search(queries, k) if at is None else
@@ -420,7 +421,8 @@ def _dual_path(qa: _Steps, known: Mapping[str, np.ndarray], source: SearchedSour
     dense = qa.engines.pubmed_vectors if wide else own(known) if own else Meaning(qa, known)
     return HSRDR(None if first == 'dense' else source.search, None if first == 'bm25' else dense, source.fetch, qa.rewriter,
                  scope.since, scope.until, deep, qa.finding.depth, full=source.full_texts, full_text=scope.full_text,
-                 also=getattr(source, 'by_full_text', ()), study=scope.limits.study, without=qa.without)
+                 also=getattr(source, 'by_full_text', ()), study=scope.limits.study, place=scope.limits.place,
+                 without=qa.without)
 
 # %% ../nbs/pipeline.ipynb #08b1745e
 def _two_stage(qa: _Steps, vectors: PassageVectors | None) -> TwoStage:

@@ -6,9 +6,10 @@
 __all__ = ['number', 'fraction', 'dollars', 'seconds', 'port', 'year', 'seed', 'count', 'score', 'amount', 'size', 'HELP',
            'FAILED', 'is_watched', 'is_piped', 'say', 'first_said', 'said_before', 'print_json', 'reads', 'digits',
            'llm_choices', 'reranker_choices', 'encoder_choices', 'rewriter_choices', 'answer_system_choices',
-           'segmenter_choices', 'engine_choices', 'study_names', 'combinations', 'prompt_names', 'kind_names', 'OneOf',
-           'NamedOption', 'option', 'encoder_option', 'memory_option', 'asking_option', 'Stopped', 'each_named',
-           'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail', 'run_command']
+           'segmenter_choices', 'engine_choices', 'study_names', 'place_names', 'combinations', 'prompt_names',
+           'kind_names', 'OneOf', 'NamedOption', 'option', 'encoder_option', 'memory_option', 'asking_option',
+           'Stopped', 'each_named', 'texts_last', 'Command', 'as_command', 'CommandGroup', 'mistake', 'fail',
+           'run_command']
 
 # %% ../nbs/terminal.ipynb #8a8edc70
 import json
@@ -152,6 +153,11 @@ def study_names() -> tuple[str, ...]:
     "The kinds of study, for an option."
     from cpqa.literature.study_kinds import STUDY_KINDS
     return STUDY_KINDS
+
+def place_names() -> tuple[str, ...]:
+    "The places of documents, for an option."
+    from cpqa.core.records import PLACES
+    return PLACES
 
 def combinations() -> tuple[str, ...]:
     "The ways in which a reranker's order and the one before are joined."

@@ -22,12 +22,13 @@ from helpers import CPQA, complaint, environment, good, held, hidden, inside, wr
 from msgspec.structs import replace
 
 from cpqa import collecting
-from cpqa.collecting import Making, refresh_library, update_from_files
+from cpqa.collecting import Making, baseline_library, refresh_library, update_from_files
 from cpqa.core.records import Document
 from cpqa.core.storage import beside
 from cpqa.libraries import build_index
+from cpqa.literature import library as library_room
 from cpqa.literature.entrez import Entrez
-from cpqa.literature.library import Library, Origin, build_library, part_sizes
+from cpqa.literature.library import Intake, Library, Origin, build_library, part_sizes
 from cpqa.literature.library_updates import update_library
 from cpqa.literature.pubmed import Deleted
 from cpqa.literature.pubmed_writer import write_pubmed
@@ -110,6 +111,55 @@ def test_a_library_that_was_killed_on_its_way_is_that_of_an_undisturbed_run(serv
     documents, _ = searched(tmp_path/'killed')
     assert {d.id: d for d in documents} == {d.id: d for d in LATER.values()} and hidden(tmp_path) == []
     assert json.loads(good('library', 'list', tmp_path, '--json', how=inside))[0]['questions'] == ['tea AND hasabstract']
+
+
+class Dying(Intake):
+    "Takes down how many documents it wrote, and dies before the next one once it wrote so many; None: never."
+    log, lives = Path(), None
+
+    def add(self, d):
+        if self.lives == 0: os.kill(os.getpid(), signal.SIGKILL)
+        if self.lives is not None: type(self).lives -= 1
+        with open(self.log, 'a') as f: f.write(f'{d.id}\n')
+        super().add(d)
+
+
+def _from_baseline(out: Path, files: list[str], lives: int | None):
+    Dying.log, Dying.lives = out.with_suffix('.log'), lives
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_room, 'Intake', Dying)
+        patch.setattr(library_room, '_COMMIT', 100)
+        baseline_library(files, out, making=Making(vectors=False))
+
+
+def test_terms_that_were_killed_on_their_way_go_on_from_the_last_commit(tmp_path):
+    "Also where records are replaced and deleted; and where the files are others, they begin anew."
+    processes, files = multiprocessing.get_context('fork'), [str(tmp_path/f'{n}.xml.gz') for n in range(3)]
+    newer = [replace(PAPERS[n], text=f'Newer. {PAPERS[n].text}', revised='2024-05-05') for n in range(1, 300, 3)]
+    for path, some in zip(files, ([*PAPERS.values()][:300], newer, [*PAPERS.values()][300:560])):
+        with gzip.open(path, 'wb') as f: write_pubmed(some, f)
+    _from_baseline(tmp_path/'whole', files, None)
+    codes = []
+    for lives, names in ((150, files), (170, files), (120, files), (30, files[:2]), (None, files[:2])):
+        run = processes.Process(target=_from_baseline, args=(tmp_path/'killed', names, lives))
+        run.start()
+        run.join()
+        codes.append(run.exitcode)
+        if lives == 120: before = len((tmp_path/'killed.log').read_text().split())
+    assert codes == [-signal.SIGKILL] * 4 + [0] and before == 150 + 170 + 120
+    assert len(Library(tmp_path/'killed')) == 300 and len((tmp_path/'killed.log').read_text().split()) == before + 30 + 400
+    (tmp_path/'killed.log').unlink()
+    for lives in (150, 170, 400, None):
+        run = processes.Process(target=_from_baseline, args=(tmp_path/'killed', files, lives))
+        run.start()
+        run.join()
+    wrote = [int(id) for id in (tmp_path/'killed.log').read_text().split()]
+    every = [int(id) for id in (tmp_path/'whole.log').read_text().split()]
+    assert wrote == every[:150] + every[100:270] + every[200:600] + every[600:] and len(every) == 660
+    assert searched(tmp_path/'killed') == searched(tmp_path/'whole') and hidden(tmp_path) == []
+    assert Library(tmp_path/'killed').ids == Library(tmp_path/'whole').ids
+    told = Library(tmp_path/'killed').manifest
+    assert told.counts == Library(tmp_path/'whole').manifest.counts and [*told.sources] == files
 
 
 def _update(folder: Path):
@@ -197,6 +247,27 @@ def test_each_command_finds_numbered_files_in_the_folder_that_nlm_keeps_them_in(
     assert 'baseline/ has no file number 2' in complaint(inside('library', 'baseline', '--files', '2', '--out', tmp_path/'other'))
 
 
+def test_a_library_of_files_knows_them_and_goes_on_from_the_next(nlm, tmp_path):
+    for n in (1, 2): nlm('baseline', n, [PAPERS[n]])
+    for n in (3, 4): nlm('updatefiles', n, [PAPERS[n]])
+    out = tmp_path/'library'
+    good('library', 'baseline', '--files', '1-2', '--out', out, '--no-vectors', how=inside)
+    named = lambda *numbers: [f'pubmed26n{n:04}.xml.gz' for n in numbers]
+    sums = lambda: {name: entry.sha256 for name, entry in Library(out).manifest.sources.items()}
+    there = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (tmp_path/'nlm').rglob('*.xml.gz')}
+    assert sums() == {name: there[name] for name in named(1, 2)}
+    assert ', '.join(named(1, 2)) in good('library', 'info', out, how=inside)
+    assert good('library', 'update', out, how=inside).startswith('2 new, 0 revised, 0 withdrawn: 4 documents')
+    assert sums() == {name: there[name] for name in named(1, 2, 3, 4)} == there
+    assert good('library', 'update', out, '--files', 'next', how=inside).startswith('0 new, 0 revised, 0 withdrawn: 4 documents')
+    nlm('updatefiles', 5, [PAPERS[5]])
+    assert good('library', 'update', out, '--files', 'next', how=inside).startswith('1 new')
+    (tmp_path/'nlm'/'updatefiles'/'pubmed27n0001.xml.gz').touch()
+    assert 'counts anew (pubmed27n0001.xml.gz)' in complaint(inside('library', 'update', out))
+    build_library([[PAPERS[1]]], tmp_path/'other')
+    assert 'took in no file of NLM' in complaint(inside('library', 'update', tmp_path/'other', '--files', 'next'))
+
+
 def test_an_update_that_is_older_than_the_library_takes_nothing_back(nlm, tmp_path):
     "Older texts, and versions from before the query found them, are counted and told; a deletion, which has no date, counts."
     nlm('baseline', 1, [replace(PAPERS[n], revised='2025-01-01') for n in (1, 2, 3)])
@@ -267,6 +338,15 @@ def _built(folder: Path, some: slice, *words) -> Path:
     write_beir(folder.with_suffix('.jsonl'), list(PAPERS.values())[some])
     good('index', 'build', folder.with_suffix('.jsonl'), '--out', folder, *words, how=inside)
     return folder
+
+
+def test_how_many_records_there_will_be_is_reckoned_from_the_files_that_were_read(tmp_path):
+    files, told = [tmp_path/f'{n}.xml.gz' for n in range(3)], []
+    for n, path in enumerate(files):
+        with gzip.open(path, 'wb') as f: write_pubmed([*PAPERS.values()][200 * n:200 * n + 200], f)
+    making = Making(vectors=False, progress=lambda *said: told.append(said))
+    baseline_library([str(path) for path in files], tmp_path/'library', making=making)
+    assert [t for stage, *t in told if stage == 'reading'] == [[200, None], [400, 600], [600, 600], [600, 600]]
 
 
 def test_a_merged_library_is_made_as_its_libraries_were(tmp_path, monkeypatch):

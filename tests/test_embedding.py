@@ -74,6 +74,7 @@ def test_vectors_that_were_killed_on_their_way_are_those_of_an_undisturbed_build
     second = killed_at(out, first)
     assert first < second < len(PAPERS)
     assert f'{len(PAPERS):,} vectors of {len(PAPERS):,} documents' in good('library', 'embed', out)
+    assert Library(out).manifest.rates['vectors'] > 0 and ' documents of vectors' in good('library', 'info', out, how=inside)
     Library(out).verify()
     for name in ("index.faiss", "spans.npy", "dates.npy", "kinds.npy"):
         assert (out/'vectors'/name).read_bytes() == (papers/'whole'/'vectors'/name).read_bytes()

@@ -9,12 +9,15 @@ import pytest
 from helpers import complaint, good, inside, write_xml
 
 from cpqa.core.errors import CpqaError
-from cpqa.core.records import Document
+from cpqa.core.records import PLACES, Document
 from cpqa.literature import library as library_room
 from cpqa.literature.library import Library, build_library
 from cpqa.literature.library_updates import update_library
+from cpqa.literature.pubmed import Deleted
 from cpqa.literature.study_kinds import STUDY_KINDS, study_kind, type_of_kind
 from cpqa.pipeline import CancerQA
+from cpqa.retrieval import limits as limits_room
+from cpqa.retrieval import vectors as vectors_room
 from cpqa.retrieval.boolean import BooleanIndex
 from cpqa.retrieval.dual_path import bounds, why_not
 from cpqa.retrieval.limits import ANY, Limits
@@ -99,6 +102,39 @@ def test_a_library_of_an_earlier_version_says_what_it_does_not_know(tmp_path, mo
     assert TermRetriever(later, only=ANY).search(['tea'], 5)[0]
 
 
+PLACED = [Document(id, title='Tea and fatigue', text=f'Tea eased fatigue, number {n}.', link=link)
+          for n, (id, link) in enumerate([('7', ''), ('8', ''), ('PMC7', ''), ('NCI-7', 'https://www.cancer.gov/7'), ('mine', '')])]
+
+
+@pytest.mark.parametrize('place', [('pubmed',), ('pmc',), ('page', 'other'), PLACES])
+def test_every_search_keeps_to_places(place, tmp_path):
+    library = build_library([PLACED], tmp_path/'placed', [VectorPart(Drawn(), lambda d: [])])
+    expected, only = {d.id for d in PLACED if d.place in place}, Limits(place=place)
+    vectors = Vectors(library, Drawn())
+    for search in (TermRetriever(library, only=only), DenseRetriever(vectors, only)):
+        assert {h.id for h in search.search(['tea against fatigue'], 9)[0]} == expected
+    assert set(BooleanIndex(library).search('tea[ti]', 9, place=place).ids) == expected
+    later, _ = update_library(library.folder, [[Document('PMC8', title='Tea'), Deleted('8')]], [VectorPart(Drawn(), lambda d: [])])
+    now = expected - {'8'} | ({'PMC8'} if 'pmc' in place else set())
+    assert {h.id for h in DenseRetriever(Vectors(later, Drawn()), only).search(['tea'], 9)[0]} == now
+
+
+def test_a_library_of_before_does_not_know_its_places(tmp_path, monkeypatch):
+    facts = library_room.facts
+    with monkeypatch.context() as before:
+        before.setattr(library_room, 'facts', lambda d: {f for f in facts(d) if not f.startswith('place:')})
+        before.setattr(limits_room, 'PLACES', ())
+        before.setattr(vectors_room, 'PLACES', ())
+        before.setattr(vectors_room, 'kind_number', lambda d: 0)
+        old = build_library([PLACED], tmp_path/'old', [VectorPart(Drawn(), lambda d: [])])
+    only = Limits(place=('pmc',))
+    with pytest.raises(CpqaError, match='did not note where documents are'): TermRetriever(old, only=only).search(['tea'], 5)
+    vectors = Vectors(old, Drawn())
+    with pytest.raises(CpqaError, match='did not note places: make them anew'): DenseRetriever(vectors, only).search(['tea'], 5)
+    later, _ = update_library(old.folder, [[Document('PMC8', title='Tea')]], [VectorPart(Drawn(), lambda d: [])])
+    assert {h.id for h in DenseRetriever(Vectors(later, Drawn()), only).search(['tea'], 9)[0]} == {'PMC7', 'PMC8'}
+
+
 def test_the_commands_leave_out_what_is_not_meant(tmp_path: Path):
     texts = [('1', 'Tamoxifen and recurrence: a randomised trial', 2019), ('2', 'Tamoxifen and recurrence: a systematic review', 2020),
              ('3', 'Tamoxifen and recurrence: a randomised trial', 2009)]
@@ -112,4 +148,8 @@ def test_the_commands_leave_out_what_is_not_meant(tmp_path: Path):
     assert found('--study', 'review', '--study', 'systematic review') == {'2'}
     said = json.loads(good('ask', 'Does tamoxifen lower breast cancer recurrence?', *at, '--study', 'systematic review', how=inside))
     assert {e['passage']['doc_id'] for e in said['evidence']} == {'2'}
+    assert found('--place', 'pubmed') == {'1', '2', '3'} and found('--place', 'pmc', '--place', 'page') == set()
+    said = json.loads(good('ask', 'Does tamoxifen lower breast cancer recurrence?', *at, '--place', 'pmc', how=inside))
+    assert said['evidence'] == []
+    assert 'must be one of pubmed, pmc' in complaint(inside('search', 'tamoxifen', *at, '--place', 'shelf'), 2)
     assert 'must be one of guideline' in complaint(inside('search', 'tamoxifen', *at, '--study', 'poem'), 2)

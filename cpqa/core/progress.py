@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from threading import Lock, Timer
 from typing import Any
 
@@ -58,15 +59,23 @@ def _shell() -> Any:
     shell = ipython.get_ipython() if ipython else None
     return shell if shell is not None and hasattr(shell, 'kernel') else None
 
-def progress_line(stage: str, done: int, total: int | None) -> str:
-    "Progress in words."
-    return f'{stage}: {done:,}' + (f' of {total:,}' if total is not None else '')
+def progress_line(stage: str, done: int, total: int | None, a_second: float | None = None) -> str:
+    "Progress in words: with how many `a_second` are done, and the time that is left, where that is known."
+    said = f'{stage}: {done:,}' + (f' of {total:,}' if total is not None else '')
+    if not a_second: return said
+    left = '' if total is None else f', {timedelta(seconds=round((total - done) / a_second))} left'
+    return f'{said}, {_speed(a_second)}{left}'
 
 @contextmanager
 def _line_below() -> Iterator[Progress]:
     from IPython.display import Pretty, display
     line = display(Pretty(''), display_id=True)
-    try: yield lambda stage, done, total: line.update(Pretty(progress_line(stage, done, total)))
+    begun: dict[str, tuple[int, float]] = {}
+    def show(stage: str, done: int, total: int | None):
+        first, began = begun.setdefault(stage, (done, time.monotonic()))
+        seconds = time.monotonic() - began
+        line.update(Pretty(progress_line(stage, done, total, (done - first) / seconds if seconds > 1 else None)))
+    try: yield show
     finally: line.update(Pretty(''))
 
 # %% ../../nbs/core/progress.ipynb #77d0a5bb

@@ -88,7 +88,7 @@ def content(library: Library | EngineDocuments) -> str:
     """What a library holds, as 12 hexadecimal digits: the same wherever and whenever it was built from the same. Of one in an engine, its
     kind and its ids are looked at."""
     if isinstance(library, EngineDocuments):
-        return hashlib.sha256(json.dumps([type(library.engine).__name__, library.ids]).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps([type(library.engine).__name__, list(library.ids)]).encode()).hexdigest()[:12]
     m = library.manifest
     made_of = sorted(e.sha256 for e in m.sources.values()) or library.folder.name   # one that is kept has a digest in its name
     return hashlib.sha256(json.dumps([m.format, m.analyzer, m.counts, m.parts, made_of], sort_keys=True).encode()).hexdigest()[:12]

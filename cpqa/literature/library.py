@@ -4,24 +4,26 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'RecordSource', 'facts', 'date_number', 'term_index', 'LibraryError', 'DamagedLibrary', 'FileEntry',
-           'Origin', 'Manifest', 'damaged', 'damage', 'Documents', 'Library', 'Intake', 'notices', 'read_records',
-           'write_terms', 'LibraryPart', 'part_sizes', 'write_manifest', 'is_library', 'library_in_place',
-           'build_library']
+           'Origin', 'Manifest', 'file_entry', 'damaged', 'damage', 'Documents', 'Library', 'Intake', 'notices',
+           'read_records', 'write_terms', 'share_file', 'share_index', 'Ready', 'LibraryPart', 'part_sizes',
+           'build_parts', 'files_read', 'write_manifest', 'is_library', 'library_in_place', 'build_library']
 
 # %% ../../nbs/literature/library.ipynb #5c5e6150
 import os
 import re
+import shutil
+import sqlite3
 import tempfile
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import tantivy
@@ -29,10 +31,11 @@ import tantivy
 from .. import __version__
 from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
-from ..core.records import Correction, Document, MeshHeading, Record, marked, marks, shortened
-from ..core.storage import StorageError, beside, building, elsewhere, locked, put_in_place, remove, sha256
+from ..core.records import PLACES, Correction, Document, MeshHeading, Record, marked, marks, shortened
+from ..core.storage import StorageError, beside, building, elsewhere, locked, put_in_place, remove, sha256, to_disk
 from ..core.text_analysis import ANALYZER, ENGLISH, EXACT, folded
 from .article_files import read_file
+from .ledger import Ids, KeptLedger, Ledger
 from .pubmed import Deleted, Skipped
 from .study_kinds import STUDY_KINDS, study_kind
 
@@ -56,7 +59,7 @@ def facts(d: Document) -> set[str]:
                         ('1au', authors[:1]),
                         ('lastau', authors[-1:]), ('ta', map(folded, journals)), ('doi', [d.doi.lower()]), ('pmc', [d.pmcid.lower()])):
         found.update(f'{key}:{v}' for v in values if v)
-    return found | {f'study:{study_kind(d)}'} | ({'has:abstract'} if d.text.strip() else set())
+    return found | {f'study:{study_kind(d)}', f'place:{d.place}'} | ({'has:abstract'} if d.text.strip() else set())
 
 # %% ../../nbs/literature/library.ipynb #291d0696
 def date_number(d: Document) -> int:
@@ -152,7 +155,9 @@ def _ends(path: Path) -> int:
         f.seek(max(most, path.stat().st_size - most))
         return zlib.crc32(f.read(most), first)
 
-def _entry(path: Path, ends: int | None = None) -> FileEntry: return FileEntry(path.stat().st_size, sha256(path), ends)
+def file_entry(path: Path, ends: int | None = None) -> FileEntry:
+    "The size and the checksum of a file, with the checksum of its ends if that is given."
+    return FileEntry(path.stat().st_size, sha256(path), ends)
 
 # %% ../../nbs/literature/library.ipynb #a007af4f
 _UNREADABLE = (OSError, UnicodeDecodeError, RecursionError, msgspec.DecodeError)
@@ -240,10 +245,10 @@ class Documents:
         self.terms, self.searcher = _open_terms(folder)
 
     @cached_property
-    def ids(self) -> list[str]:
+    def ids(self) -> Ids:
         "All ids, in the order in which the documents were read."
         self.check('ids.txt')
-        try: ids = (self.folder / 'ids.txt').read_text(encoding='utf-8').splitlines()
+        try: ids = Ids((self.folder / 'ids.txt').read_bytes())
         except OSError as e: raise LibraryError(f'{self.folder} cannot be read any more ({e.strerror}): open it again') from e
         self.check_unchanged()
         return ids
@@ -251,8 +256,12 @@ class Documents:
     @cached_property
     def studied(self) -> bool:
         "Is each document's kind of study in the index? In libraries of earlier versions it is not."
-        said = tantivy.Query.term_set_query(self.terms.schema, 'facts', [f'study:{kind}' for kind in ('', *STUDY_KINDS)])
-        return self.searcher.search(said, 1, count=True).count == len(self)  # type: ignore[attr-defined]   # tantivy's stubs leave it out
+        return _all_with(self, 'study', ('', *STUDY_KINDS))
+
+    @cached_property
+    def placed(self) -> bool:
+        "Is it in the index where each document is? In libraries of earlier versions it is not."
+        return _all_with(self, 'place', PLACES)
 
     def check(self, name: str): "Nothing is known yet of the files of an index that is being built."
     def check_unchanged(self): "Nothing can change an index that is being built."
@@ -280,6 +289,13 @@ class Documents:
     def __contains__(self, id: str) -> bool: return self.get(id) is not None
     def __iter__(self) -> Iterator[Document]: return (self.documents([id])[0] for id in self.ids)
     def __len__(self) -> int: return self.searcher.num_docs
+
+# %% ../../nbs/literature/library.ipynb #b23e0004
+def _all_with(documents: Documents, key: str, values: Iterable[str]) -> bool:
+    "Has each document one of these facts?"
+    said = tantivy.Query.term_set_query(documents.terms.schema, 'facts', [f'{key}:{value}' for value in values])
+    count = documents.searcher.search(said, 1, count=True).count  # type: ignore[attr-defined]   # tantivy's stubs leave it out
+    return count == len(documents)
 
 # %% ../../nbs/literature/library.ipynb #b7d915e0
 def _document(documents: Documents, id: str) -> Document | None:
@@ -351,11 +367,10 @@ class Library(Documents):
 
 # %% ../../nbs/literature/library.ipynb #3b2ec922
 class Intake:
-    "Takes records one after the other into the term index that `writer` writes."
-    def __init__(self, writer: tantivy.IndexWriter):
-        self.writer = writer
-        self.live: dict[str, str] = {}   # id -> when its record was revised, in the order of the ids
-        self.marks: dict[str, set[Correction]] = defaultdict(set)   # what any record said for good of an article, by its names
+    "Takes records one after the other into the term index that `writer` writes, and takes down in a ledger which documents there are."
+    def __init__(self, writer: tantivy.IndexWriter, live: Ledger | None = None):
+        self.writer, self.live = writer, Ledger() if live is None else live
+        self.taken, self.before = 0, len(self.live)   # records that were taken, and documents that were there already
         self.skipped: list[str] = []
         self.older = 0                   # versions that a newer one kept out
         self.counts = dict.fromkeys(('documents', 'replaced', 'deleted', 'skipped'), 0)
@@ -364,12 +379,13 @@ class Intake:
         "Takes a record."
         if isinstance(record, Skipped): return self.skip(record)
         if isinstance(record, Document):
-            for name, mark in marks(record): self.marks[name].add(mark)
-        if record.revised and record.revised < self.live.get(record.id, ''):   # an older version of what is here
+            for name, mark in marks(record): self.live.mark(name, mark)
+        there = self.live.get(record.id)
+        if there and record.revised and record.revised < there:   # an older version of what is here
             self.counts['replaced'] += 1
             self.older += 1
             return
-        if record.id in self.live:
+        if there is not None:
             self.writer.delete_documents_by_term('id', record.id)
             self.counts['deleted' if isinstance(record, Deleted) else 'replaced'] += 1
             del self.live[record.id]
@@ -411,7 +427,7 @@ def _give_marks(folder: Path, terms: tantivy.Index, intake: Intake):
     missing: dict[str, set[Correction]] = defaultdict(set)
     terms.reload()
     absent: dict[str, list[Correction]] = {}
-    for name, given in sorted(intake.marks.items()):
+    for name, given in intake.live.marks():
         ids = _named(terms, name)
         for id in ids: missing[id] |= given
         if not ids: absent[name] = sorted(given, key=str)
@@ -435,14 +451,19 @@ RecordSource = str | Path | Iterable[Document | Deleted | Skipped]
 
 def _name(source: RecordSource) -> str: return Path(source).name if isinstance(source, str | Path) else 'the records given'
 
-def read_records(intake: Intake, sources: Iterable[RecordSource], progress: Progress):
-    "Hands an intake the records of all sources, in their order."
-    n = 0
-    for source in sources:
+def read_records(intake: Intake, sources: Iterable[RecordSource], progress: Progress, after: Callable[[Intake], None] = lambda _: None):
+    """Hands an intake the records of all sources, in their order, but for the first ones that it has `taken`, and itself to `after` behind
+    each. How many there will be is reckoned from the sources that have been read."""
+    sources, n, before, all_of_it = list(sources), 0, intake.taken, None
+    for read, source in enumerate(sources, 1):
         for record in read_file(source) if isinstance(source, str | Path) else source:
-            intake(record)
             n += 1
-            if n % 200 == 0: progress('reading', n, None)
+            if n % 200 == 0: progress('reading', n, all_of_it and max(n, all_of_it))
+            if n <= before: continue
+            intake(record)
+            intake.taken = n
+            after(intake)
+        all_of_it = n * len(sources) // read
     progress('reading', n, n)
 
 def write_terms(folder: Path, terms: tantivy.Index, intake: Intake):
@@ -450,16 +471,93 @@ def write_terms(folder: Path, terms: tantivy.Index, intake: Intake):
     intake.writer.commit()
     _give_marks(folder, terms, intake)
     intake.writer.wait_merging_threads()
-    (folder / 'ids.txt').write_text(''.join(f'{id}\n' for id in intake.live), encoding='utf-8')
+    with open(folder / 'ids.txt', 'w', encoding='utf-8', newline='\n') as f: f.writelines(f'{id}\n' for id in intake.live)
     intake.counts['documents'] = len(intake.live)
 
-def _read_into(folder: Path, sources: list[RecordSource], progress: Progress) -> Intake:
-    terms = term_index(folder / 'terms', create=True)
-    intake = Intake(terms.writer(heap_size=128_000_000, num_threads=1))
-    read_records(intake, sources, progress)
+# %% ../../nbs/literature/library.ipynb #b23a0002
+_LISTS = ('meta.json', '.managed.json')   # the files of an index that are written anew
+
+def share_file(old: Path, new: Path, copy: bool = True):
+    "Makes a file that is the same as another: by a link, or as a copy if it is written anew, or where there are no links and it may."
+    with suppress(*[OSError] if copy else []):
+        if old.name not in _LISTS: os.link(old, new)
+    if not new.exists(): shutil.copy2(old, new)
+
+def share_index(old: Path, new: Path, copy: bool = True):
+    "Makes a folder that shares the finished files of an index. Raises OSError where there are no links and none may be copied."
+    new.mkdir()
+    for path in (p for p in old.iterdir() if p.suffix != '.lock'): share_file(path, new / path.name, copy)
+
+# %% ../../nbs/literature/library.ipynb #b23a0003
+class Ready(NamedTuple):
+    """What lies ready for a build, and outlives one that dies: a `folder` for its terms, a digest of the records that they are `made_of`,
+    and the `files` from which these came."""
+    folder: Path
+    made_of: str
+    files: Mapping[str, FileEntry] = {}
+
+def _writer(terms: tantivy.Index) -> tantivy.IndexWriter: return terms.writer(heap_size=128_000_000, num_threads=1)
+
+_COMMIT = 100_000   # records between two commits
+
+# %% ../../nbs/literature/library.ipynb #b23e0005
+class _Commits:
+    "The last commit of a build: its index, its ledger, and a note."
+    def __init__(self, ready: Ready):
+        self.folder, self.made_of = ready.folder, [ready.made_of, FORMAT, ANALYZER, version('tantivy')]
+        try: self._open()
+        except (OSError, sqlite3.DatabaseError, msgspec.DecodeError): self.note: dict[str, Any] = {}
+        if self.note.get('made_of') == self.made_of: return
+        if hasattr(self, 'ledger'): self.ledger.close()
+        remove(self.folder)
+        self._open()
+
+    def _open(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.ledger = KeptLedger(self.folder / 'ledger.sqlite')
+        self.note = self.ledger.note
+
+    def begin(self, place: Path) -> tuple[tantivy.Index, Intake]:
+        "The index at a `place`, and what goes on to fill it."
+        if self.note: share_index(self.folder / self.note['index'], place)
+        terms = term_index(place, create=not self.note)
+        intake = Intake(_writer(terms), self.ledger)
+        for name in ('taken', 'older', 'skipped', 'counts') if self.note else (): setattr(intake, name, self.note[name])
+        return terms, intake
+
+    def keep(self, place: Path, terms: tantivy.Index, intake: Intake):
+        "Commits what was taken, so that a build that dies goes on from here."
+        intake.writer.commit()
+        intake.writer.wait_merging_threads()
+        intake.writer = _writer(terms)
+        there = self.folder / f'{intake.taken:012}'
+        remove(there)
+        try: share_index(place, there, copy=False)
+        except OSError: return remove(there)
+        to_disk(there)
+        said = {'taken': intake.taken, 'older': intake.older, 'skipped': intake.skipped, 'counts': intake.counts}
+        self.ledger.keep({'made_of': self.made_of, 'index': there.name, **said})
+        for old in (p for p in self.folder.iterdir() if p.is_dir() and p != there): remove(old)
+
+# %% ../../nbs/literature/library.ipynb #b23e0006
+@contextmanager
+def _commits(ready: Ready | None) -> Iterator[_Commits | None]:
+    "The commits of what lies ready, if anything does; their ledger is closed when they are left."
+    commits = _Commits(ready) if ready else None
+    try: yield commits
+    finally:
+        if commits: commits.ledger.close()
+
+# %% ../../nbs/literature/library.ipynb #b23a0004
+def _read_into(folder: Path, sources: list[RecordSource], progress: Progress, commits: _Commits | None) -> Intake:
+    place = folder / 'terms'
+    if commits: terms, intake = commits.begin(place)
+    else: intake = Intake(_writer(terms := term_index(place, create=True)))
+    read_records(intake, sources, progress, lambda i: commits.keep(place, terms, i) if commits and i.taken % _COMMIT == 0 else None)
     if not intake.live:
         raise LibraryError(f'no document in {", ".join(map(_name, sources))} ({len(intake.skipped)} bad records'
                            f'{": " + intake.skipped[0] if intake.skipped else ""}): nothing was written')
+    if commits: commits.keep(place, terms, intake)
     write_terms(folder, terms, intake)
     return intake
 
@@ -481,13 +579,14 @@ def part_sizes(files: Mapping[str, FileEntry]) -> dict[str, int]:
 def _rate(documents: int, began: float) -> float: return float(f'{documents / max(time.perf_counter() - began, 1e-6):.3g}')
 
 # %% ../../nbs/literature/library.ipynb #6f9fc8df
-def _build_parts(folder: Path, parts: Iterable[LibraryPart], progress: Progress, rates: dict[str, float]) -> dict[str, dict[str, Any]]:
+def build_parts(folder: Path, parts: Iterable[LibraryPart], progress: Progress, rates: dict[str, float]) -> dict[str, dict[str, Any]]:
+    "Has parts made of the documents in a folder; what each says of itself, and, in `rates`, how many documents a second it took."
     documents, said = Documents(folder), {}   # gone, and its files closed, when this returns
     for part in parts:
         (folder / part.name).mkdir()
         began = time.perf_counter()
         said[part.name] = part.build(documents, folder / part.name, progress)
-        rates[part.name] = _rate(len(documents), began)
+        rates[part.name] = _rate(said[part.name].pop('made', len(documents)), began)
     return said
 
 # %% ../../nbs/literature/library.ipynb #ee135571
@@ -498,11 +597,15 @@ def _contents(folder: Path) -> set[str]:
     "All that lies in a folder and is no folder, by name; locks of the index left out."
     return {p.relative_to(folder).as_posix() for p in folder.rglob('*') if p.is_symlink() or not p.is_dir()} - _LOCKS
 
+def files_read(sources: Iterable[RecordSource], ready: Ready | None = None) -> dict[str, FileEntry]:
+    "The files that are read, or from which came what lies ready, each with its size and checksum."
+    return {str(s): file_entry(Path(s)) for s in sources if isinstance(s, str | Path)} | dict(ready.files if ready else {})
+
 def write_manifest(folder: Path, taken: Intake | Manifest, parts: dict[str, dict[str, Any]], sources: dict[str, FileEntry],
                    origins: Iterable[Origin] = (), known: Mapping[str, FileEntry] = {}, rates: Mapping[str, float] = {}):
     "Writes what the library in a folder holds; `known` are files of it whose checksums need not be taken."
     paths = {name: folder / name for name in sorted(_contents(folder))}
-    files = {name: known.get(name) or _entry(path, _ends(path)) for name, path in paths.items()}
+    files = {name: known.get(name) or file_entry(path, _ends(path)) for name, path in paths.items()}
     manifest = Manifest(
         format=FORMAT, cpqa=__version__, created=datetime.now(timezone.utc).isoformat(timespec='seconds'), analyzer=ANALYZER,
         versions={name: version(name) for name in _PACKAGES}, counts=taken.counts, skipped=tuple(taken.skipped),
@@ -538,7 +641,7 @@ def _alone(out: Path, wait: float) -> Iterator[Path]:
         with building(out) as new: yield new
 
 # %% ../../nbs/literature/library.ipynb #433a8bce
-_CAUSES = (('No space left on device', 'the disk is full'),
+_CAUSES = (('No space left on device', 'the disk is full'), ('database or disk is full', 'the disk is full'),
            ('index writer was killed', 'the index could not be written, perhaps because the disk is full'))
 
 @contextmanager
@@ -551,7 +654,7 @@ def library_in_place(out: Path, wait: float = 0) -> Iterator[Path]:
             yield new
             put_in_place(new, out, _ours)
     except StorageError as e: raise LibraryError(str(e)) from e
-    except (OSError, ValueError, RuntimeError) as e:
+    except (OSError, ValueError, RuntimeError, sqlite3.Error) as e:
         cause = next((said for sign, said in _CAUSES if sign in str(e)), None)
         hint = f'; {elsewhere(out)}' if cause is None and isinstance(e, OSError) else ''
         raise LibraryError(f'the library {out} could not be written ({cause or e}): what was there before is unchanged{hint}') from e
@@ -563,15 +666,15 @@ def build_library(
     progress: Progress = quiet,          # called with stage, done, total
     wait: float = 0,                     # seconds to wait for another build of the same library
     origins: Iterable[Origin] = (),      # what PubMed was asked for, if it was
+    ready: Ready | None = None,          # what outlives a build that dies, so that the same call goes on from it
 ) -> Library:
     "Builds a library beside `out` and renames it into place. Raises `CpqaError`, and leaves what was there, if anything fails."
     sources, out = list(sources), Path(out).resolve()
     if not sources: raise LibraryError('no file to read: give at least one PubMed XML or BEIR file')
-    with library_in_place(out, wait) as new:
+    with library_in_place(out, wait) as new, _commits(ready) as commits:
         began = time.perf_counter()
-        intake = _read_into(new, sources, progress)
-        rates = {'terms': _rate(len(intake.live), began)}
-        said = _build_parts(new, parts, progress, rates)
-        read = {str(s): _entry(Path(s)) for s in sources if isinstance(s, str | Path)}
-        write_manifest(new, intake, said, read, origins, rates=rates)
+        intake = _read_into(new, sources, progress, commits)
+        rates = {'terms': _rate(len(intake.live) - intake.before, began)}
+        said = build_parts(new, parts, progress, rates)
+        write_manifest(new, intake, said, files_read(sources, ready), origins, rates=rates)
     return Library(out)

@@ -7,9 +7,7 @@ __all__ = ['GrowingPart', 'Updated', 'update_library', 'add_parts']
 
 # %% ../../nbs/literature/library_updates.ipynb #3198cfd2
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,24 +17,11 @@ import tantivy
 from ..core.progress import Progress, quiet
 from ..core.records import Correction, Document, Record, marked, marks, shortened
 from .library import (
-    FORMAT, Documents, FileEntry, Intake, Library, LibraryError, LibraryPart, Origin, RecordSource, library_in_place, notices,
-    read_records, term_index, write_manifest, write_terms)
+    FORMAT, Documents, FileEntry, Intake, Library, LibraryError, LibraryPart, Origin, Ready, RecordSource, build_parts, files_read,
+    library_in_place, notices, read_records, share_file, share_index, term_index, write_manifest, write_terms)
 from .pubmed import Deleted, Skipped
 
 # %% ../../nbs/literature/library_updates.ipynb #d53681c7
-_LISTS = ('meta.json', '.managed.json')   # the files of an index that are written anew
-
-def _share(old: Path, new: Path):
-    "Makes a file that is the same as another: by a link, or as a copy if it is written anew, or where there are no links."
-    with suppress(OSError):
-        if old.name not in _LISTS: os.link(old, new)
-    if not new.exists(): shutil.copy2(old, new)
-
-def _shared(old: Path, new: Path):
-    "Makes a folder that shares the finished files of an index."
-    new.mkdir()
-    for path in (p for p in old.iterdir() if p.suffix != '.lock'): _share(path, new / path.name)
-
 def _same_files(old: Library, new: Path) -> dict[str, FileEntry]:
     "What the old library's manifest says of the files that the new one shares with it."
     return {name: entry for name, entry in old.manifest.files.items()
@@ -47,9 +32,11 @@ class _Revision(Intake):
     "Takes records into the index of a library that is there."
     def __init__(self, writer: tantivy.IndexWriter, old: Library):
         super().__init__(writer)
-        self.old, self.live = old, dict.fromkeys(old.ids, '')
+        self.old = old
+        self.live.update((id, '') for id in old.ids)
         self.skipped, self.counts = list(old.manifest.skipped), dict(old.manifest.counts)
-        self.marks |= notices(old.folder)
+        for name, given in notices(old.folder).items():
+            for mark in given: self.live.mark(name, mark)
         self.looked, self.written, self.same = set[str](), set[str](), 0
 
     def __call__(self, record: Document | Deleted | Skipped):
@@ -67,7 +54,7 @@ class _Revision(Intake):
         if isinstance(record, Document) and marked(shortened(record), own) == there:
             self.same += 1
             return True
-        for name, mark in said: self.marks[name].add(mark)
+        for name, mark in said: self.live.mark(name, mark)
         self.live[record.id] = there.revised
         return False
 
@@ -82,7 +69,9 @@ class GrowingPart(LibraryPart, Protocol):
     def update(self, documents: Documents, old: Library, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]: ...
 
 def _grown(old: Library, new: Path, intake: _Revision, parts: Mapping[str, GrowingPart], progress: Progress) -> dict[str, dict[str, Any]]:
-    stays = [id in intake.live and id not in intake.written for id in old.ids]
+    stays = np.ones(len(old.ids), dtype=bool)
+    gone = (id for id in intake.looked if id in intake.written or id not in intake.live)
+    stays[[old.ids.index(id) for id in gone]] = False
     kept, documents, said = np.flatnonzero(stays), Documents(new), {}
     for name in old.manifest.parts:
         (new / name).mkdir()
@@ -100,13 +89,14 @@ class Updated(Record, frozen=True):
     older: int = 0
 
 def _counted(old: Library, intake: _Revision) -> Updated:
-    before = set(old.ids)
-    return Updated(len(intake.written - before & intake.written), len(before & intake.written & intake.live.keys()),
-                   len(before - intake.live.keys()), intake.same, intake.older)
+    again = {id for id in intake.written if id in old.ids}
+    added = sum(id in intake.live for id in intake.written - again)   # the others that live were there before
+    return Updated(len(intake.written - again), sum(id in intake.live for id in again), len(old.ids) - (len(intake.live) - added),
+                   intake.same, intake.older)
 
 def _revise(old: Library, new: Path, sources: Iterable[RecordSource], progress: Progress) -> _Revision:
     "Writes the terms of the new library."
-    _shared(old.folder / 'terms', new / 'terms')
+    share_index(old.folder / 'terms', new / 'terms')
     terms = term_index(new / 'terms')
     intake = _Revision(terms.writer(heap_size=128_000_000, num_threads=1), old)
     read_records(intake, sources, progress)
@@ -132,26 +122,21 @@ def update_library(
     progress: Progress = quiet,              # called with stage, done, total
     wait: float = 0,                         # seconds to wait for a build of the same library
     origins: Sequence[Origin] | None = None,     # what PubMed was asked for; None: as before
+    ready: Ready | None = None,              # the files from which records came
 ) -> tuple[Library, Updated]:
     "Brings a library up to date; the old one stays until all is written. Raises `CpqaError`."
-    out, by_name = Library(folder).folder, {part.name: part for part in parts}
+    sources, out, by_name = list(sources), Library(folder).folder, {part.name: part for part in parts}
     with library_in_place(out, wait) as new:
         old = Library(out)   # as it is now that nobody else writes it
         _check(old, by_name)
         intake = _revise(old, new, sources, progress)
         said = _grown(old, new, intake, by_name, progress)
-        write_manifest(new, intake, said, old.manifest.sources, old.manifest.origins if origins is None else origins,
+        read = old.manifest.sources | files_read(sources, ready)
+        write_manifest(new, intake, said, read, old.manifest.origins if origins is None else origins,
                        _same_files(old, new), old.manifest.rates)
     return Library(out), _counted(old, intake)
 
 # %% ../../nbs/literature/library_updates.ipynb #f0a50002
-def _made(new: Path, parts: Mapping[str, LibraryPart], progress: Progress) -> dict[str, dict[str, Any]]:
-    documents, said = Documents(new), {}   # gone, and its files closed, when this returns
-    for name, part in parts.items():
-        (new / name).mkdir()
-        said[name] = part.build(documents, new / name, progress)
-    return said
-
 def add_parts(folder: str | Path, parts: Iterable[LibraryPart], progress: Progress = quiet, wait: float = 0) -> Library:
     "Makes parts of a library that is there, in the place of those of their names; all else stays as it is. Raises `CpqaError`."
     out, by_name = Library(folder).folder, {part.name: part for part in parts}
@@ -160,8 +145,9 @@ def add_parts(folder: str | Path, parts: Iterable[LibraryPart], progress: Progre
         _check_format(old)
         for name in (n for n in old.manifest.files if n.partition('/')[0] not in by_name):
             (new / name).parent.mkdir(exist_ok=True)
-            _share(old.folder / name, new / name)
+            share_file(old.folder / name, new / name)
         others = {name: said for name, said in old.manifest.parts.items() if name not in by_name}
-        write_manifest(new, old.manifest, others | _made(new, by_name, progress), old.manifest.sources, old.manifest.origins,
-                       _same_files(old, new), {name: r for name, r in old.manifest.rates.items() if name not in by_name})
+        rates = dict(old.manifest.rates)
+        said = others | build_parts(new, by_name.values(), progress, rates)
+        write_manifest(new, old.manifest, said, old.manifest.sources, old.manifest.origins, _same_files(old, new), rates)
     return Library(out)

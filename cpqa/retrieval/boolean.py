@@ -400,15 +400,15 @@ class BooleanIndex:
         return found, made, (*odd, *made.warn)
 
     def search(self, query: str, k: int = 20, start: int = 0, sort: str = 'relevance', since: str | int | None = None,
-               until: str | int | None = None, study: Sequence[str] = ()) -> Matched:
-        """The hits `start` to `start + k` of a query in PubMed's language, published `since` and `until` a date, of some kinds of study.
-        Raises `QueryError` for what cannot run."""
+               until: str | int | None = None, study: Sequence[str] = (), place: Sequence[str] = ()) -> Matched:
+        """The hits `start` to `start + k` of a query in PubMed's language, published `since` and `until` a date, of some kinds of study and
+        in some places. Raises `QueryError` for what cannot run."""
         if sort not in ('relevance', 'date') or k < 0 or start < 0:
             raise QueryError(f"sort={sort!r}, k={k}, start={start}: expected 'relevance' or 'date', and numbers from 0")
         with damage(self.library.folder):
             tree, plan, odd = self.plan(query, since, until)
             if tree is None: return Matched((), 0, '', (), odd)
-            q = limited(self.runner.query(tree), Limits(study=tuple(study)).query(self.library))
+            q = limited(self.runner.query(tree), Limits(study=tuple(study), place=tuple(place)).query(self.library))
             count = _counted(self.library, q)
             hits = self._hits(q, tree, min(start + k, count), sort) if k and start < count else []
             return Matched(tuple(hits[start:]), count, written(tree), tuple(plan.translations.items()), odd)

@@ -144,6 +144,7 @@ class HSRDR:
         full_texts: int = 5,                     # how many at most
         also: Collection[str] = (),              # ids that were found by their full text, which is fetched whatever they are
         study: Collection[str] = (),             # kinds of study, as in `STUDY_KINDS`; none: all
+        place: Collection[str] = (),             # where documents are, as in `PLACES`; none: anywhere
         without: Iterable[str] = (),             # ids of documents that must not be used, as those a question was written from
     ):
         for name, value in dict(depth=depth, keep=keep, enough=enough).items():
@@ -153,7 +154,7 @@ class HSRDR:
         self.search, self.dense, self.fetch, self.rewriter = search, dense, fetch, rewriter or AsIs()
         (self.since, self.until), self.depth, self.keep, self.enough = bounds(since, until), depth, keep, min(enough, depth)
         self.full, self.full_text, self.full_texts, self.also = full, full_text, full_texts, also
-        self.without, self.study = frozenset(without), study
+        self.without, self.study, self.place = frozenset(without), study, place
 
     def terms(self, rewriting: Rewriting) -> tuple[list[Hit], tuple[Rung, ...]]:
         "The term route: the hits of the ladder, and its audit."
@@ -188,7 +189,7 @@ def _terms(path: HSRDR, rewriting: Rewriting) -> tuple[list[Hit], tuple[Rung, ..
 
 def _meaning(path: HSRDR, rewriting: Rewriting) -> list[Hit]:
     if path.dense is None: return []
-    k = path.depth * (4 if path.since or path.until or path.study else 1)   # not every source can leave out before its search
+    k = path.depth * (4 if path.since or path.until or path.study or path.place else 1)   # not every source can leave out before its search
     rankings = in_both_forms(path.dense.search)(list(rewriting.texts), k)
     return rankings[0] if len(rankings) == 1 else falling(reciprocal_rank_fusion(rankings, RRF_K))[:k]
 
@@ -246,6 +247,7 @@ def _out(path: HSRDR, d: Document) -> str:
     "Why a document goes, or ''."
     if d.id in path.without or d.pmcid in path.without: return 'left out as asked'
     if path.study and study_kind(d) not in path.study: return 'another kind of study'
+    if path.place and d.place not in path.place: return 'in another place'
     reason = why_not(d, path.since, path.until)
     return '' if reason == 'no abstract' and _wanted(path, d) else reason
 

@@ -21,16 +21,17 @@ from ..core.redaction import short
 from .engines import BM25_B, BM25_K1, EngineError, LibraryEngine
 
 # %% ../../nbs/retrieval/elastic.ipynb #1015579e
-_OF_BOTH = {'year': {'type': 'integer'}, 'study': {'type': 'keyword'}}
+_OF_BOTH = {'year': {'type': 'integer'}, 'study': {'type': 'keyword'}, 'place': {'type': 'keyword'}}
 _SIMILARITY = {'index': {'similarity': {'default': {'type': 'BM25', 'k1': BM25_K1, 'b': BM25_B}}}}
 
 def _mapping(**fields: dict[str, Any]) -> dict[str, Any]: return {'dynamic': 'strict', 'properties': {**fields, **_OF_BOTH}}
 
 # %% ../../nbs/retrieval/elastic.ipynb #4e1dcc96
-def elastic_filter(since: int | None = None, until: int | None = None, study: Sequence[str] = ()) -> str:
-    "A filter in Elasticsearch's language: years, both included, and kinds of study; '' for none."
+def elastic_filter(since: int | None = None, until: int | None = None, study: Sequence[str] = (), place: Sequence[str] = ()) -> str:
+    "A filter in Elasticsearch's language: years, both included, kinds of study, and places; '' for none."
     years = {'gte': since or 1, **({'lte': until} if until else {})}   # a year that is not known is 0
-    clauses = [*([{'range': {'year': years}}] if since or until else []), *([{'terms': {'study': list(study)}}] if study else [])]
+    among = [{'terms': {field: list(some)}} for field, some in (('study', study), ('place', place)) if some]
+    clauses = [*([{'range': {'year': years}}] if since or until else []), *among]
     return json.dumps(clauses) if clauses else ''
 
 def _clauses(only: str) -> list[dict[str, Any]]:
@@ -123,4 +124,5 @@ class ElasticEngine(_Kept):
         found = (self._hits(self.passages_in, want, knn=knn(q), source=['document']) for q in queries)
         return [[Hit(h['_source']['document'], _product(h['_score'])) for h in hits] for hits in found]
 
-    def filter(self, since: int | None, until: int | None, study: Sequence[str]) -> str: return elastic_filter(since, until, study)
+    def filter(self, since: int | None, until: int | None, study: Sequence[str], place: Sequence[str]) -> str:
+        return elastic_filter(since, until, study, place)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..core.errors import CpqaError
 from ..core.progress import Progress, quiet
-from ..core.records import Document, Fetched, Hit, Record, in_order
+from ..core.records import PLACES, Document, Fetched, Hit, Record, in_order
 from ..core.redaction import short
 from ..core.registry import Registry, Row
 from ..core.text_analysis import ANALYZER, ENGLISH
@@ -39,7 +39,7 @@ class Engine(Protocol):
     def check(self, encoder: Encoder): ...                                      # raises where its vectors are of another model
     def documents(self, ids: Sequence[str]) -> Fetched: ...
     def ids(self) -> set[str]: ...                                              # of all documents
-    def limit(self, since: str, until: str, study: Sequence[str] = ()) -> str: ...   # the filter for a time and kinds of study
+    def limit(self, since: str, until: str, study: Sequence[str] = (), place: Sequence[str] = ()) -> str: ...   # the filter
     def alive(self) -> bool: ...
     def close(self): ...
     def __len__(self) -> int: ...
@@ -64,7 +64,7 @@ class ServerVerbs(Protocol):
     def settle(self): ...                                            # what was put and withdrawn is so for searches too
     def by_terms(self, texts: Sequence[str], k: int, only: str) -> list[list[Hit]]: ...
     def near(self, queries: np.ndarray, want: int, only: str) -> list[list[Hit]]: ...   # passages by their documents' ids, best first
-    def filter(self, since: int | None, until: int | None, study: Sequence[str]) -> str: ...   # for years, both included, and kinds
+    def filter(self, since: int | None, until: int | None, study: Sequence[str], place: Sequence[str]) -> str: ...   # years are included
     def __len__(self) -> int: ...
 
 # %% ../../nbs/retrieval/engines.ipynb #c83a7b06
@@ -116,11 +116,12 @@ def document_row(d: Document, longest: int) -> dict[str, Any] | None:
     "What is stored of a document; None where it is too long."
     record, terms = d.to_json(), ' '.join(ENGLISH.analyze(f'{d.title}\n{d.text}'))
     if len(record.encode()) > longest: return None
-    return {'id': d.id, 'terms': _cut(terms, longest // 4), 'year': d.year or 0, 'study': study_kind(d), 'record': record}
+    known = {'year': d.year or 0, 'study': study_kind(d), 'place': d.place}
+    return {'id': d.id, 'terms': _cut(terms, longest // 4), **known, 'record': record}
 
 def _passage_rows(d: dict[str, Any], vectors: Vectors) -> list[dict[str, Any]]:
     rows = vectors.rows_of(d['id'])
-    return [{'id': f'{d["id"]} {n}', 'document': d['id'], 'year': d['year'], 'study': d['study'], 'vector': v}
+    return [{'id': f'{d["id"]} {n}', 'document': d['id'], **{key: d[key] for key in ('year', 'study', 'place')}, 'vector': v}
             for n, v in enumerate(vectors.of_rows(rows))]
 
 # %% ../../nbs/retrieval/engines.ipynb #95d3e07c
@@ -169,10 +170,10 @@ class _Filled(_Held):
 
     def _make(self, library: Library, vectors: Vectors | None):
         part = library.manifest.parts.get(VectorPart.name, {}) if vectors is not None else {}
-        about = {'analyzer': ANALYZER, 'encoder': part.get('encoder'), 'splitter': part.get('splitter')}
+        about = {'analyzer': ANALYZER, 'encoder': part.get('encoder'), 'splitter': part.get('splitter'), 'places': [*PLACES]}
         if self.has(self.documents_in) and self.about != about:
-            raise EngineError(f'{self.kind} at {self.uri} was filled with another model, or cut otherwise: give it another file or '
-                              f'address, or delete {self.documents_in} and {self.passages_in} there')
+            raise EngineError(f'{self.kind} at {self.uri} was filled with another model, cut otherwise, or by an earlier cpqa: give it '
+                              f'another file or address, or delete {self.documents_in} and {self.passages_in} there')
         if vectors is not None and not self.has(self.passages_in): self.create_passages(vectors.index.d)
         if not self.has(self.documents_in): self.create(about)
 
@@ -221,10 +222,10 @@ class LibraryEngine(_Filled):
         self.check(encoder)
         return self.dense_vectors(encoder.encode(list(queries), 'query'), k, only)
 
-    def limit(self, since: str, until: str, study: Sequence[str] = ()) -> str:
-        "The filter for what was published in a time, by its years, and is of some kinds of study; '' for none."
+    def limit(self, since: str, until: str, study: Sequence[str] = (), place: Sequence[str] = ()) -> str:
+        "The filter for what was published in a time, by its years, is of some kinds of study, and in some places; '' for none."
         first, last = (int(day[:4]) if day else None for day in (since, until))
-        return self.filter(first, last, study)
+        return self.filter(first, last, study, place)
 
     def check(self, encoder: Encoder):
         "Raises `EngineError` where the passages were embedded by another model, or not at all."

@@ -36,6 +36,7 @@ class GrowingRows:
             if path.stat().st_size < self.done.rows * width:
                 raise CpqaError(f'{path} has {path.stat().st_size:,} bytes, and {self.done.rows * width:,} were written: begin afresh')
             os.truncate(path, self.done.rows * width)
+        self.begun = self.done   # what lay there already
 
     def _files(self) -> list[tuple[Path, int]]:
         return [(self.folder / 'vectors.f32', 4 * self.dim), (self.folder / 'places.i64', 8 * self.columns)]

@@ -37,6 +37,7 @@ def _documents_schema(client: Any) -> dict[str, Any]:
     schema.add_field('bm25', m.DataType.SPARSE_FLOAT_VECTOR)
     schema.add_field('year', m.DataType.INT32)
     schema.add_field('study', text, max_length=64)
+    schema.add_field('place', text, max_length=16)
     schema.add_field('record', text, max_length=_LONGEST)
     schema.add_function(m.Function('bm25', m.FunctionType.BM25, input_field_names=['terms'], output_field_names=['bm25']))
     index = client.prepare_index_params()
@@ -50,6 +51,7 @@ def _passages_schema(client: Any, dim: int, far: bool) -> dict[str, Any]:
     schema.add_field('document', m.DataType.VARCHAR, max_length=128)
     schema.add_field('year', m.DataType.INT32)
     schema.add_field('study', m.DataType.VARCHAR, max_length=64)
+    schema.add_field('place', m.DataType.VARCHAR, max_length=16)
     schema.add_field('vector', m.DataType.FLOAT_VECTOR, dim=dim)
     index = client.prepare_index_params()
     index.add_index('vector', index_type='AUTOINDEX' if far else 'FLAT', metric_type='IP')
@@ -60,10 +62,10 @@ _ABOUT = '#about'   # the row that tells of the engine
 
 def _quoted(ids: Iterable[str]) -> str: return json.dumps(list(ids), ensure_ascii=False)
 
-def milvus_filter(since: int | None = None, until: int | None = None, study: Sequence[str] = ()) -> str:
-    "A filter in Milvus' language: years, both included, and kinds of study; '' for none."
+def milvus_filter(since: int | None = None, until: int | None = None, study: Sequence[str] = (), place: Sequence[str] = ()) -> str:
+    "A filter in Milvus' language: years, both included, kinds of study, and places; '' for none."
     years = [*([f'year >= {since:d}'] if since else []), *([f'year <= {until:d}', 'year > 0'] if until else [])]
-    return ' and '.join([*years, *([f'study in {_quoted(study)}'] if study else [])])
+    return ' and '.join([*years, *(f'{field} in {_quoted(some)}' for field, some in (('study', study), ('place', place)) if some)])
 
 # %% ../../nbs/retrieval/milvus.ipynb #e2c41b60
 class _Kept(LibraryEngine):
@@ -111,7 +113,7 @@ class MilvusEngine(_Kept):
     def create(self, about: dict[str, Any]):
         with self.told(): made = _documents_schema(self.client)
         self.ask('create_collection', self.documents_in, **made)
-        self.put(self.documents_in, [{'id': _ABOUT, 'terms': '', 'year': 0, 'study': '', 'record': json.dumps(about)}])
+        self.put(self.documents_in, [{'id': _ABOUT, 'terms': '', 'year': 0, 'study': '', 'place': '', 'record': json.dumps(about)}])
 
     def create_passages(self, dim: int):
         with self.told(): made = _passages_schema(self.client, dim, self.far)
@@ -134,4 +136,5 @@ class MilvusEngine(_Kept):
                          output_fields=['document'])
         return [[Hit(h['entity']['document'], float(h['distance'])) for h in hits] for hits in found]
 
-    def filter(self, since: int | None, until: int | None, study: Sequence[str]) -> str: return milvus_filter(since, until, study)
+    def filter(self, since: int | None, until: int | None, study: Sequence[str], place: Sequence[str]) -> str:
+        return milvus_filter(since, until, study, place)

@@ -48,6 +48,7 @@ class Scope:
     pmc: bool = False                  # is PubMed Central searched too, for articles whose full text answers and whose abstract does not?
     vectors: str | Path | None = None  # a directory of NCBI's vectors of PubMed, searched by meaning in the place of the library
     study: str | Sequence[str] = ()    # kinds of study, of `STUDY_KINDS`; none: all
+    place: str | Sequence[str] = ()    # where documents are, of `PLACES`; none: anywhere
 
     def __post_init__(self):
         if self.source == '': raise CpqaError(f'the source is empty: choose {", ".join(SOURCES.names)} or the directory of a library')
@@ -66,7 +67,8 @@ class Scope:
     @property
     def limits(self) -> Limits:
         "What may be found of what is there."
-        return Limits(*bounds(self.since, self.until), (self.study,) if isinstance(self.study, str) else tuple(self.study))
+        several = lambda given: (given,) if isinstance(given, str) else tuple(given)
+        return Limits(*bounds(self.since, self.until), several(self.study), several(self.place))
 
     @property
     def name(self) -> str:
@@ -156,7 +158,7 @@ class LibrarySource:
     def search(self, query: str, k: int) -> Result:
         only = self.means.scope.limits
         if self.means.as_is: return by_words(self.means.library, query, k, only)
-        return self.means.boolean.search(query, k, since=only.since or None, until=only.until or None, study=only.study)
+        return self.means.boolean.search(query, k, since=only.since or None, until=only.until or None, study=only.study, place=only.place)
 
     def fetch(self, ids: Sequence[str]) -> Fetched: return Shelf(self.means.library)(ids)
     def alive(self) -> bool: return True
@@ -284,7 +286,7 @@ class EngineSource(LiveSource):
     def __init__(self, means: Means, engine: Engine):
         super().__init__(means)
         self.engine, only = engine, means.scope.limits
-        self.only = engine.limit(only.since, only.until, only.study)
+        self.only = engine.limit(only.since, only.until, only.study, only.place)
 
     def meaning(self, known: Mapping[str, np.ndarray]) -> EngineMeaning:
         "What finds by meaning."

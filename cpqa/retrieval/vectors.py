@@ -7,9 +7,11 @@ __all__ = ['Split', 'Head', 'title_of', 'embedded_text', 'check_where', 'VectorP
            'DenseRetriever', 'CompletedVectors']
 
 # %% ../../nbs/retrieval/vectors.ipynb #2171974c
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -18,7 +20,8 @@ import numpy as np
 
 from ..core.errors import CpqaError, require
 from ..core.progress import Progress
-from ..core.records import Document, Hit, Passage, in_order
+from ..core.records import PLACES, Document, Hit, Passage, in_order
+from ..literature.ledger import Ids
 from ..literature.library import DamagedLibrary, Documents, Library, LibraryError, damaged, date_number
 from ..literature.study_kinds import STUDY_KINDS
 from .boolean import BooleanIndex
@@ -83,7 +86,7 @@ def _chosen(documents: Documents, where: str, first: int = 0) -> Sequence[int]:
     "The numbers from `first` on of the documents that a query in PubMed's language finds; '' finds all."
     if not where: return range(first, len(documents))
     found = {h.id for h in BooleanIndex(documents).search(where, len(documents), sort='date').hits}
-    return [n for n, id in enumerate(documents.ids[first:], first) if id in found]
+    return [n for n, id in enumerate(islice(documents.ids, first, None), first) if id in found]
 
 def check_where(library: Library, where: str):
     "Raises `LibraryError` for a query that finds no document of a library, and `QueryError` for what is none."
@@ -114,7 +117,8 @@ class VectorPart:
         chosen = _chosen(documents, self.where)
         with _embedded(self, documents, chosen, 0, folder, progress) as made:
             _write_places(folder, _blocks(made.places), made.done.rows, len(documents))
-            return _said(self, made.done.rows) | _partly(self.where, len(chosen)) | _formed(self, made.vectors, folder)
+            said = _said(self, made.done.rows) | _partly(self.where, len(chosen)) | _formed(self, made.vectors, folder)
+            return said | {'made': len(chosen) - bisect_left(chosen, made.begun.documents)}
 
     def update(self, documents: Documents, old: Library, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
         """Writes the same for a library whose first documents are those with the numbers `kept` in the old one; only the others are
@@ -145,7 +149,7 @@ def _blocks(places: Rows) -> Iterator[np.ndarray]: return (places[n:n + 65_536] 
 
 def _said(part: VectorPart, rows: int) -> dict[str, Any]:
     said = {'encoder': part.encoder.describe(), 'splitter': part.splitter, 'vectors': rows, 'dim': part.encoder.dim,
-            'kinds': [*STUDY_KINDS], 'faiss': require('faiss', 'offline').__version__}
+            'kinds': [*STUDY_KINDS], 'places': [*PLACES], 'faiss': require('faiss', 'offline').__version__}
     return said | ({'named': part.named} if part.named else {}) | ({'memory': part.memory} if part.memory else {})
 
 def _partly(where: str, documents: int) -> dict[str, Any]:
@@ -169,12 +173,12 @@ class PassageVectors:
         self._place([d.id for d in documents])
 
     def _place(self, ids: Sequence[str]):
-        self.ids, self.number = ids, {id: n for n, id in enumerate(ids)}
+        self.ids = ids if isinstance(ids, Ids) else Ids.of(ids)
         self.first = np.searchsorted(self.spans[:, 0], np.arange(len(ids) + 1))   # rows of document n: first[n] to first[n+1]
 
     def rows_of(self, id: str) -> range:
         "The rows of a document's passages."
-        n = self.number[id]
+        n = self.ids.index(id)
         return range(int(self.first[n]), int(self.first[n + 1]))
 
     def of_rows(self, rows: Sequence[int]) -> np.ndarray:
@@ -186,7 +190,7 @@ class PassageVectors:
         `CpqaError` for one that was not embedded."""
         rows = []
         for p in passages:
-            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.number else ())
+            row = next((r for r in (self.rows_of(p.doc_id) if p.doc_id in self.ids else ())
                         if tuple(self.spans[r, 1:]) in ((p.start, p.end), (0, 0))), None)
             if row is None:
                 raise CpqaError(f'the passage {p.start}:{p.end} of {p.doc_id} is not among those embedded: cut '
@@ -201,11 +205,13 @@ def _check_model(name: str, built: dict[str, Any] | None, given: dict[str, Any])
     differs = [f'{key} {built.get(key)} against {given.get(key)}' for key in {**built, **given} if built.get(key) != given.get(key)]
     if differs: raise LibraryError(f'{name} was built with another model ({"; ".join(differs)}): use that one, or build it again')
 
+_OLDER = ('the vectors of {} were made by an earlier version of cpqa, which did not note {}: make them anew by  cpqa library embed '
+          '--afresh, or leave out the {}')
 
 # %% ../../nbs/retrieval/vectors.ipynb #17c2702c
 class Vectors(PassageVectors):
     """The open vectors of a library: row numbers are FAISS's, `spans[row]` is (document number, start, end). Vectors and spans are mapped;
-    8 bytes a document, and its id, are in memory. Raises `LibraryError`."""
+    in memory are 29 bytes a document: its id, how it is found by it, and where its rows begin. Raises `LibraryError`."""
     def __init__(self, library: Library, encoder: Encoder):
         folder = library.folder / VectorPart.name
         said = library.manifest.parts.get(VectorPart.name)
@@ -217,6 +223,7 @@ class Vectors(PassageVectors):
         library.check(f'{VectorPart.name}/spans.npy')
         dated = f'{VectorPart.name}/dates.npy' in library.manifest.files   # older libraries are not
         kinds = said.get('kinds') == [*STUDY_KINDS]
+        self.placed = kinds and said.get('places') == [*PLACES]
         try:
             self.stored = StoredVectors(folder)
             self.index = self.stored.index
@@ -227,7 +234,7 @@ class Vectors(PassageVectors):
             raise damaged(library.folder, f'its vectors cannot be read ({e})') from e
         ids = library.ids
         library.check_unchanged()
-        fits = self.spans.shape == (self.index.ntotal, 3) and self.index.d == encoder.dim and len(set(ids)) == len(library)
+        fits = self.spans.shape == (self.index.ntotal, 3) and self.index.d == encoder.dim and len(ids) == len(library) and ids.differ
         if fits: self._place(ids)
         if not fits or self.spans[-1, 0] >= len(ids) or self.held.sum() != said.get('documents', len(ids)):
             raise damaged(library.folder, 'its vectors do not fit its documents')
@@ -243,20 +250,25 @@ class Vectors(PassageVectors):
 
     def among(self, only: Limits) -> np.ndarray | None:
         """Which documents limits leave, bool (documents,); None for all, and where a library is older than its dates. Raises `LibraryError`
-        where kinds of study are asked for and were not noted."""
-        masks = [only.dated(self.dates)] if self.dates is not None and (only.since or only.until) else []
-        if only.study:
-            if self.kinds is None:
-                raise LibraryError(f'the vectors of {self.library.folder.name} were made by an earlier version of cpqa, which did not note '
-                                   'kinds of study: make them anew by  cpqa library embed --afresh, or leave out the kind')
-            masks.append(only.of_kind(self.kinds))
-        return np.logical_and.reduce(masks) if masks else None
+        where kinds of study or places are asked for and were not noted."""
+        return _among(self, only)
 
+# %% ../../nbs/retrieval/vectors.ipynb #b23e0008
+def _among(vectors: Vectors, only: Limits) -> np.ndarray | None:
+    masks = [only.dated(vectors.dates)] if vectors.dates is not None and (only.since or only.until) else []
+    if only.study:
+        if vectors.kinds is None: raise LibraryError(_OLDER.format(vectors.library.folder.name, 'kinds of study', 'kind'))
+        masks.append(only.of_kind(vectors.kinds))
+    if only.place:
+        if vectors.kinds is None or not vectors.placed: raise LibraryError(_OLDER.format(vectors.library.folder.name, 'places', 'place'))
+        masks.append(only.in_place(vectors.kinds))
+    return np.logical_and.reduce(masks) if masks else None
 
 # %% ../../nbs/retrieval/vectors.ipynb #719fd4e2
 def _columns(old: Vectors, kept: np.ndarray) -> np.ndarray:
     "Dates and kinds of the documents that stay, shape (len(kept), 2)."
-    if old.dates is not None and old.kinds is not None: return np.column_stack([old.dates[kept], old.kinds[kept]]).astype(np.int64)
+    if old.dates is not None and old.kinds is not None and old.placed:
+        return np.column_stack([old.dates[kept], old.kinds[kept]]).astype(np.int64)
     return np.array([_known(d) for n in kept for d in old.library.documents([old.ids[n]])], dtype=np.int64).reshape(-1, 2)
 
 def _measured_again(vectors: Any, stored: StoredVectors, there: int, before: dict[str, Any]) -> dict[str, Any]:
@@ -330,7 +342,7 @@ class CompletedVectors(PassageVectors):
     "The passages of `documents`, in their order: as `vectors` holds them, or else cut by `split` and embedded now."
     def __init__(self, documents: Sequence[Document], vectors: Vectors, split: Split):
         new = PassageVectors([d for d in documents if not vectors.rows_of(d.id)], vectors.encoder, split)
-        at = [(n, new if d.id in new.number else vectors, d.id) for n, d in enumerate(documents)]
+        at = [(n, new if d.id in new.ids else vectors, d.id) for n, d in enumerate(documents)]
         self.encoder = vectors.encoder
         self.spans = np.concatenate([np.empty((0, 3), dtype=np.int64),
                                      *(np.insert(v.spans[v.rows_of(id), 1:], 0, n, axis=1) for n, v, id in at)])
