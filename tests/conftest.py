@@ -197,9 +197,8 @@ def loaded_once(networks):
             yield np.stack([made[key] for key in keys])
 
     def texts(batch) -> list[tuple]:
-        "A key for each row: its tokens without the padding, which depends on what stands beside it."
-        return [tuple((name, rows[i][seen].tobytes()) for name, rows in sorted(batch.items()))
-                for i, seen in enumerate(batch['attention_mask'] > 0)]
+        "A key for each row: its tokens and its padding, since with more or less of it the last digits differ."
+        return [tuple(row.tobytes() for row in rows) for rows in zip(*(rows for _, rows in sorted(batch.items())), strict=True)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(openvino_models.PreparedNetwork, '__init__', shared)

@@ -1,7 +1,7 @@
 """People in danger, and those who ask about a danger: phrases of our own, and real questions where nobody is in danger."""
 import json
 import re
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import redirect_stderr, redirect_stdout
 from html import unescape
 from io import StringIO
@@ -306,9 +306,10 @@ def test_how_it_is_typed_does_not_matter(change):
 
 
 def read_together(questions: list[str]):
-    "Has the network read all of them in batches, which takes a fifth of the time of one by one; `loaded_once` knows them from then on."
-    network = shipped_danger()
-    deque(network.infer(network._fed(sorted({w for q in questions for w in message_windows(q)}, key=len))), 0)
+    "Has the network read those of the same length in one batch, which takes a fifth of the time; `loaded_once` knows them from then on."
+    network, of_length = shipped_danger(), defaultdict(set)
+    for w in {w for q in questions for w in message_windows(q)}: of_length[len(network.tokenizer.encode(w).ids)].add(w)
+    deque(network.infer(batch for windows in of_length.values() for batch in network._fed(sorted(windows))), 0)
 
 
 def test_real_questions_are_no_emergencies(data_dir):
