@@ -1,6 +1,7 @@
 """People in danger, and those who ask about a danger: phrases of our own, and real questions where nobody is in danger."""
 import json
 import re
+from collections import defaultdict, deque
 from contextlib import redirect_stderr, redirect_stdout
 from html import unescape
 from io import StringIO
@@ -9,12 +10,13 @@ from types import SimpleNamespace
 from zlib import crc32
 
 import pytest
-from conftest import ROOT, cases
+from conftest import NIGHTLY, ROOT, cases, sample
 from helpers import good, inside
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cpqa import CancerQA
+from cpqa.answering.danger_network import message_windows, shipped_danger
 from cpqa.answering.readers import Reading
 from cpqa.answering.safety import ABROAD, FIRST, danger, danger_model, first_words, language_note, tidied, words_alone
 from cpqa.core.languages import language_of
@@ -260,13 +262,15 @@ def test_messages_of_patients_who_are_in_no_danger(data_dir):
     lines = map(json.loads, (data_dir/'patients'/'meqsum.jsonl').read_text(encoding='utf-8').splitlines())
     apt = {line.split('\t')[0] for line in (ROOT/'benchmarks'/'labels'/'meqsum_danger.tsv').read_text(encoding='utf-8').splitlines()[1:]}
     kept = [line['message'] for line in lines if crc32(line['message'].encode()) % 2 == 1 and str(line['id']) not in apt]
+    assert len(kept) > 450
+    kept = sample(kept, 120)
     began = process_time()
     alarms = [text for text in kept if danger(text)]
-    assert len(kept) > 450 and len(alarms) <= ALARMS, alarms
+    assert len(alarms) <= ALARMS, alarms
     assert (process_time() - began)/len(kept) < 0.5   # seconds of the processor a message, several times what a slow one takes
 
 
-ALARMS = 11   # of 463, as they were counted; twelve of all 901: more than one in a hundred, for fewer among questions on cancer
+ALARMS = 11 if NIGHTLY else 2   # of 463, and of 120; twelve of all 901: over one in a hundred, for fewer among questions on cancer
 HISTORY = ('I am 61 and had surgery for bowel cancer in 2022, then six months of folfox. '
            'My scans were clear, I walk every day, my wife cooks. ')
 
@@ -301,14 +305,22 @@ def test_how_it_is_typed_does_not_matter(change):
     assert len(missed) <= 1, missed   # of 80; a network is near its bar now and then
 
 
+def read_together(questions: list[str]):
+    "Has the network read those of the same length in one batch, which takes a fifth of the time; `loaded_once` knows them from then on."
+    network, of_length = shipped_danger(), defaultdict(set)
+    for w in {w for q in questions for w in message_windows(q)}: of_length[len(network.tokenizer.encode(w).ids)].add(w)
+    deque(network.infer(batch for windows in of_length.values() for batch in network._fed(sorted(windows))), 0)
+
+
 def test_real_questions_are_no_emergencies(data_dir):
     "Questions of BioASQ, PubMedQA and MedQuAD: nobody is in danger, and all are English."
     asked = [json.loads(line)['text'] for line in (data_dir/'bioasq_beir'/'queries.jsonl').read_text(encoding='utf-8').splitlines()]
     asked += [r['QUESTION'] for r in json.loads((data_dir/'pubmedqa'/'ori_pqal.json').read_text(encoding='utf-8')).values()]
     asked += list(dict.fromkeys(q.question if hasattr(q, 'question') else q.text for q in load('medquad', data_dir)))
-    alarms = [q for q in asked[::4] if first_words(q)]
-    assert len(asked) > 15_000 and len(alarms) <= 2, alarms
-    assert [q for q in asked[::4] if language_note(q)] == []
+    assert len(asked) > 15_000 and [q for q in asked[::4] if language_note(q)] == []
+    kept = asked[::4] if NIGHTLY else asked[::16]
+    read_together(kept)
+    assert len(alarms := [q for q in kept if first_words(q)]) <= (2 if NIGHTLY else 1), alarms
 
 
 def test_every_first_sentence_names_a_number_to_call():

@@ -53,13 +53,15 @@ def number_forms(word: str) -> set[str]:
     many = next([re.sub(p, end, one) for end in ends] for p, ends in _PLURAL if re.search(p, one))
     return {word, one, *many}
 
+_cached_forms = lru_cache(maxsize=1 << 12)(number_forms)   # of some thousand terms 'cancer' is the last word
+
 def _heads(term: str) -> set[str]:
     "The `term` with the word that counts as one and as many."
     found = re.match(r'(.+?)((?: of | in | with |, ).*)?$', term)
     assert found, 'a term has a letter'
     before, after = found.groups('')
     *front, head = re.split(r'(?<=[ -])', before)
-    return {''.join(front) + form + after for form in number_forms(head)}
+    return {''.join(front) + form + after for form in _cached_forms(head)}
 
 # %% ../../nbs/literature/cancer_lexicon.ipynb #0c4b0260
 _KINDS = ('cancer', 'carcinoma', 'tumor', 'neoplasm', 'malignancy', 'adenocarcinoma', 'neoplasia')
@@ -168,6 +170,7 @@ TRAPS = (*_SENSES, *_NAMES, *_PLACES, *_DOUBTFUL)
 # %% ../../nbs/literature/cancer_lexicon.ipynb #b7ba434a
 _TERM, _TRAP = '', ' '    # no word is like these, so they mark ends in the tree of words
 
+@lru_cache(maxsize=1 << 16)
 def is_short(word: str) -> bool:
     "Is `word` an abbreviation? It has two capitals or more, and is no Roman number."
     return sum(map(str.isupper, word)) > 1 and not re.fullmatch('[IVX]+', word)

@@ -29,7 +29,7 @@ from ..literature.demo_notes import demo_notes
 from .patient_words import patient_words
 
 # %% ../../nbs/retrieval/spelling.ipynb #28105bd4
-_PLAIN = re.compile('[a-z]+')
+_PLAIN, _RESPELLED = re.compile('[a-z]+'), re.compile('ae|oe|tumour|centre|organis|etastasis')
 
 _COMMON = '''abdomen abdominal alcohol allergic anesthesia antibiotic anxiety appetite asbestos bladder
 bleeding blood bowel breathing bruising calcium chemotherapy chemo cigarettes constipation cough
@@ -46,7 +46,7 @@ weakness weight xray xrays'''.split()       # what patients write about, and mus
 
 def _folded(word: str) -> str:
     "The `word` in comparing spelling; most have only one, and are not looked at twice."
-    return spelled(word) if re.search('ae|oe|tumour|centre|organis|etastasis', word) else word
+    return spelled(word) if _RESPELLED.search(word) else word
 
 @cache
 def medicine_names() -> frozenset[str]:
