@@ -19,6 +19,7 @@ from cpqa.retrieval.encoders import KnownVectors
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.vectors import embedded_text
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 RUN = 8   # words in a row that no note may share with any document
 NOTES = demo_notes()
 

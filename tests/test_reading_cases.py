@@ -22,6 +22,7 @@ from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.vectors import embedded_text
 
+pytestmark = pytest.mark.usefixtures('loaded_once')
 CASES = [json.loads(line) for line in (Path(__file__).parent / 'reading_cases.jsonl').read_text(encoding='utf-8').splitlines()]
 METHODS = re.compile(
     r'\b(?:aim|purpose|objective)s?\b.{0,30}\b(?:was|were|is) to\b|\babbreviations?\b'
