@@ -213,10 +213,10 @@ def best_sentences(scores: np.ndarray, documents: Sequence[Document]) -> list[in
 _AS_GOOD = 0.1   # what scores less than this below the best is about as good
 
 def strongest_first(taken: Sequence[int], scores: np.ndarray, documents: Sequence[Document]) -> list[int]:
-    "The numbers taken, of those about as good as the best the stronger kinds of study first, then newer papers."
+    "The numbers taken, of those about as good as the best the stronger kinds of study first, of one kind the better, then the newer."
     if not taken: return []
     near = [i for i in taken if scores[i] >= max(scores[j] for j in taken) - _AS_GOOD]
-    first = sorted(near, key=lambda i: (strength(documents[i]), -(documents[i].year or 0)))
+    first = sorted(near, key=lambda i: (strength(documents[i]), -round(float(scores[i]) / (2 * _STEP)), -(documents[i].year or 0)))
     return [*first, *(i for i in taken if i not in near)]
 
 # %% ../../nbs/answering/quoting_reader.ipynb #d4bb0719
