@@ -125,7 +125,7 @@ def confidence(
 
 # %% ../../nbs/answering/abstention.ipynb #513b9b29
 ABSTAIN_BELOW = 0.3
-NOTHING = ('No passage in this library matches the question well enough to be quoted. '
+NOTHING = ('Nothing in this library answers the question surely enough. '
            'Try naming the cancer, the drug or the test in other words, or search a larger library.')
 
 class Grounds(NamedTuple):
