@@ -464,7 +464,8 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     given = _scored(reader, question, found, g)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=_best(given), notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')
-    if why := abstention(_grounds(reader, given, g, len(every) - len(about))): return replace(blank, why=(why,), nearest=_nearest(found, given))
+    if why := abstention(_grounds(reader, given, g, len(every) - len(about))):
+        return replace(blank, why=(why,), nearest=_nearest(found, given))
     said, ways = _heard(question, given, found)
     taken, label = _quotes(reader, question, given, found, said, ways)
     if not label: taken = strongest_first(taken, given.scores, [d for d, _ in found])

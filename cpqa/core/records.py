@@ -91,7 +91,7 @@ def _sound(d: 'Document'):
             f'the PMID of {d.id} is {d.pmid[:20]!r}, expected digits')
     for what, when in (('date', d.date), ('date of revision', d.revised)): _dated(when, f'the {what} of {d.id}')
     s = next((s for s in d.sections if not 0 <= s.start <= s.end <= len(d.text)), None)
-    _demand(not s, s and f'section {s.label!r} of {d.id} spans {s.start}:{s.end}, outside its text of {len(d.text)} characters')
+    _demand(not s, f'section {s.label!r} of {d.id} spans {s.start}:{s.end}, outside its text of {len(d.text)} characters' if s else '')
 
 PLACES = ('pubmed', 'pmc', 'page', 'other')
 _ADDRESSES = {'pubmed': 'https://pubmed.ncbi.nlm.nih.gov/{}/', 'pmc': 'https://pmc.ncbi.nlm.nih.gov/articles/{}/'}
@@ -367,6 +367,12 @@ def _displayed(answer: 'Answer', how: str) -> str:
     from cpqa import display   # how a record looks is said in a later room
     return getattr(display, how)(answer)
 
+def _plain_values(answer: 'Answer') -> dict[str, Any]:
+    own = {'claims': [c.to_dict() for c in answer.claims], 'reason': answer.reason, 'further': [a.to_dict() for a in answer.further],
+           'evidence': [msgspec.to_builtins(e) | {'pmid': e.passage.doc_id} for e in answer.evidence]}
+    fields = msgspec.to_builtins(answer) | own
+    return {'question': fields.pop('question'), 'response': fields.pop('response'), 'used_PMIDs': list(answer.used_PMIDs), **fields}
+
 # %% ../../nbs/core/records.ipynb #7097f70e
 class Answer(Record, frozen=True):
     "What `CancerQA.ask` returns: the response, the quotes it rests on, the evidence read, and the time each stage took."
@@ -415,10 +421,7 @@ class Answer(Record, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         "The answer as plain JSON values, with `used_PMIDs`, the `reason` and the claims' faults as texts."
-        fields = msgspec.to_builtins(self) | {'claims': [c.to_dict() for c in self.claims], 'reason': self.reason,
-                                            'further': [a.to_dict() for a in self.further],
-                                            'evidence': [msgspec.to_builtins(e) | {'pmid': e.passage.doc_id} for e in self.evidence]}
-        return {'question': fields.pop('question'), 'response': fields.pop('response'), 'used_PMIDs': list(self.used_PMIDs), **fields}
+        return _plain_values(self)
 
 # %% ../../nbs/core/records.ipynb #413cf0b7
 def failed_parts(answer: Answer) -> tuple[str, ...]:
