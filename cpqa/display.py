@@ -149,12 +149,9 @@ def found_lines(answer: Answer) -> list[tuple[str, str]]:
 _NEAR, _FAR = 3, 0.01   # titles that are shown beside a refusal; a probability below which a passage is about something else
 
 def nearest_lines(answer: Answer) -> list[tuple[str, str]]:
-    """Beside a refusal: the sentence that came nearest, if one is near, and the papers that did, with their addresses; none where a
-    response lists what was found, or nothing is near."""
+    "Beside a refusal: the papers that came nearest, with their addresses; none where a response lists what was found, or nothing is near."
     if not answer.abstained or 'evidence' in answer.told: return []
-    quotes = [(f'“{plain(c.quote)}” {source_line(c)}', plain(c.url)) for c in answer.nearest]
-    others = [e for e in answer.evidence if not e.retracted and e.passage.doc_id not in {c.pmid for c in answer.nearest}]
-    return [*quotes, *_listed(e for e in others if e.probability is None or e.probability >= _FAR)][:_NEAR]
+    return _listed([e for e in answer.evidence if not e.retracted and (e.probability is None or e.probability >= _FAR)])[:_NEAR]
 
 # %% ../nbs/display.ipynb #f395a2af
 def own_lines(answer: Answer) -> list[str]:

@@ -288,9 +288,8 @@ def quoted(citations: Sequence[Citation]) -> str:
 
 def only_sound(answer: Answer, documents: Mapping[str, Document]) -> Answer:
     "The answer without quotes that do not stand where they say, in its response too; an abstention if none is left."
-    kept, faults = checked((*answer.citations, *answer.nearest), documents.values())
+    kept, faults = checked(answer.citations, documents.values())
     if not faults: return answer
-    if answer.abstained: return replace(answer, nearest=())
     why = abstention(Grounds(quotes=len(kept), faults=tuple(faults)))
     more = dict(citations=tuple(kept), label='', label_by='', counts={})   # which may have rested on what fell
     if why: return replace(answer, response=NOTHING, abstained=True, why=(why,), **more)
@@ -445,15 +444,6 @@ def _apart(citations: Iterable[Citation]) -> tuple[Citation, ...]:
     inside = lambda c, o: c.pmid == o.pmid and o.start <= c.start and c.end <= o.end and c.end - c.start < o.end - o.start
     return tuple(c for c in every if not any(inside(c, o) for o in every))
 
-# %% ../../nbs/answering/quoting_reader.ipynb #e89aa753
-_NEARLY = 0.4   # a sentence that is of use so probably is shown beside a refusal
-
-def _nearest(found: _Found, given: _Scored) -> tuple[Citation, ...]:
-    "The best sentence, where it nearly reaches what is wanted; none where it is far from that."
-    if not given.order or given.scores[given.order[0]] < _NEARLY: return ()
-    best = given.order[0]
-    return (cite(found[best][0], standing(*found[best]), round(float(given.scores[best]), 4)),)
-
 # %% ../../nbs/answering/quoting_reader.ipynb #e89aa754
 def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     "What `QuotingReader.read` does, but for the check of each quote."
@@ -464,8 +454,7 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     given = _scored(reader, question, found, g)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=_best(given), notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')
-    if why := abstention(_grounds(reader, given, g, len(every) - len(about))):
-        return replace(blank, why=(why,), nearest=_nearest(found, given))
+    if why := abstention(_grounds(reader, given, g, len(every) - len(about))): return replace(blank, why=(why,))
     said, ways = _heard(question, given, found)
     taken, label = _quotes(reader, question, given, found, said, ways)
     if not label: taken = strongest_first(taken, given.scores, [d for d, _ in found])

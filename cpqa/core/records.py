@@ -402,7 +402,6 @@ class Answer(Record, frozen=True):
     read_as: str = ''                    # the question that was found in a message; '' where the question stood alone
     further: tuple['Answer', ...] = ()   # the answers to the other questions of a message
     covers: str = ''                     # where it abstained: what the library holds most on
-    nearest: tuple[Citation, ...] = ()   # where it abstained: the sentence that came nearest, which may be beside the point
 
     def __repr__(self) -> str: return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 
