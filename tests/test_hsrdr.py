@@ -904,8 +904,8 @@ def test_nothing_that_is_shown_steers_a_terminal_or_a_page():
     assert '[bold red]' in shown(trace_text(answer), 400)   # markup is shown, and not obeyed
     page, tags = answer_html(answer), Tags()
     tags.feed(page)
-    assert not escapes(unescape(page)) and {t[0] for t in tags.seen} <= {'div', 'p', 'strong', 'ol', 'li', 'a',
-        'small', 'details', 'summary'} and {n for t in tags.seen for n in t[1:]} <= {'class', 'href'}
+    assert not escapes(unescape(page)) and {t[0] for t in tags.seen} <= {'div', 'p', 'br', 'strong', 'ol', 'li', 'a',
+        'small', 'details', 'summary'} and {n for t in tags.seen for n in t[1:]} <= {'class', 'style', 'href'}
 
 
 def test_a_trace_of_nothing():

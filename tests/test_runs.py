@@ -373,7 +373,7 @@ plain = st.recursive(st.none() | st.booleans() | st.integers(-2**62, 2**62) | st
 @given(outcomes)
 def test_outcomes_go_to_json_and_back(o):
     assert Outcome.from_json(o.to_json()) == o and '\n' not in o.to_json() and json.loads(o.to_json()) == o.to_dict() | {
-        'hits': [h.to_dict() for h in o.hits]}
+        'hits': [h.to_dict() for h in o.hits], 'ways': [*o.ways]}
 
 
 @given(st.dictionaries(words, words), st.dictionaries(st.text(), plain), st.none() | st.integers(-2**31, 2**31),
