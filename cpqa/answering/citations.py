@@ -344,9 +344,11 @@ def _carried(claim: str, quote: str, support: Supports) -> tuple[float, Remark |
 def cite(document: Document, span: Span, score: float) -> Citation:
     "The citation of the sentence at this place of a document."
     start, end = span
+    source = source_of(document)
     return Citation(document.id, document.text[start:end], start, end, score, document.title, document.year,
-                    document.journal, document.url, source_of(document), document.status, study_kind(document),
-                    studied=people_studied(document), authors=document.authors, doi=document.doi, of_pmid=document.pmid)
+                    document.journal, document.url, source, document.status, study_kind(document),
+                    studied='' if source == 'note' else people_studied(document),   # a note tells of several groups
+                    authors=document.authors, doi=document.doi, of_pmid=document.pmid)
 
 _PICKED = 0.4   # of a claim's words must stand in the sentence that is chosen for it
 
