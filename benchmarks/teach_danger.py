@@ -24,8 +24,7 @@ LEARNS = (48, 2e-4, 1e-3)                # windows a step, rate of the layers an
 class Windows(Pairs):
     "Windows of messages, as tokens."
     def __init__(self, tokenizer, tokens: list[list[int]]):
-        self.tokenizer, self.rows = tokenizer, {'input_ids': tokens, 'attention_mask': [[1] * len(ids) for ids in tokens]}
-        self.lengths = np.array([len(ids) for ids in tokens])
+        self.hold(tokenizer, {'input_ids': tokens})
 
 
 def main():

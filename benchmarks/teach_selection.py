@@ -71,7 +71,9 @@ class Student(torch.nn.Module):
 class Pairs:
     "Questions beside texts, as tokens of a network; they lie on the device, where a batch is put together."
     def __init__(self, tokenizer, rows: list[dict], cut: str = 'only_second'):
-        told = tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation=cut, max_length=TOKENS)
+        self.hold(tokenizer, tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation=cut, max_length=TOKENS))
+
+    def hold(self, tokenizer, told: dict):
         self.lengths = np.array([len(ids) for ids in told['input_ids']])
         on_device = lambda values: torch.as_tensor(np.asarray(values, dtype=np.int64), device=device)
         self.flat = {name: on_device(np.concatenate(told[name])) for name in ('input_ids', 'token_type_ids') if name in told}
@@ -118,7 +120,8 @@ def beside(rows: list[dict], asked: list[dict], texts: list[dict], network: Teac
 
 
 def said(network, fed: dict):
-    with torch.autocast(device, dtype=torch.bfloat16, enabled=device == 'cuda'): return network(**fed)
+    fast = device == 'cuda' or torch.cpu._is_avx512_bf16_supported()   # elsewhere halves are slower than wholes
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=fast): return network(**fed)
 
 
 def trained(network, pairs: Pairs, rows: np.ndarray, loss_of, settings, told: str, most: int):

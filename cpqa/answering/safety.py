@@ -38,7 +38,7 @@ FIRST = {
                'Tell the care team: pain and despair can be treated.',
     'overdose': f'Too much of a medicine can do harm before it is felt: call {_CALL} or a poison centre (1-800-222-1222 in the US) now, '
                 'even if all seems well, and keep the package at hand.',
-    'emergency': f'This may be an emergency: call {_CALL} now, before you read on. An answer from the literature comes too late for it.',
+    'emergency': f'This may be an emergency: call {_CALL} now. An answer from the literature comes too late for it.',
     'fever': 'Fever or shivering during cancer treatment can become dangerous within hours: call the emergency line of your treatment '
              'team now, '
              f'or {_CALL} if you cannot reach them or it gets worse.',
