@@ -5,7 +5,8 @@
 Data: MeQSum (shared/data/patients), 966 messages to the US National Library of Medicine, each with the question as an expert put it. What
 is right for a message is the sentence that shares most with that question (F1 of stems): among those that may ask for `asks`, among all
 for `about`. Five folds by message; the figures are of messages that a fold did not learn from, with at least three sentences: how often the
-right sentence is taken, and the mean F1 of what is read with the expert's question. The weights in the package are fitted on all.
+right sentence is taken, the mean F1 of what is read with the expert's question, and the share of that question's stems that it holds: what
+stands before the question is read with it, which costs the one and is meant to buy the other. The weights in the package are fitted on all.
 """
 import json
 from datetime import date
@@ -30,6 +31,11 @@ def fold(text: str) -> int: return sha256(text.encode()).digest()[0] % FOLDS
 def f1(a: str, b: str) -> float:
     x, y = set(ENGLISH.analyze(a)), set(ENGLISH.analyze(b))
     return 2 * len(x & y) / (len(x) + len(y)) if x and y else 0.0
+
+
+def held(text: str, question: str) -> float:
+    x, y = set(ENGLISH.analyze(text)), set(ENGLISH.analyze(question))
+    return len(x & y) / len(y) if y else 0.0
 
 
 def weights_of(x: list[np.ndarray], y: list[np.ndarray]) -> SentenceWeights:
@@ -59,6 +65,7 @@ def main():
     rows = [(said, np.array([f1(s, r['question']) for s in said]), r) for r in lines if (said := message_of(r['message']).sentences)]
     right: dict[str, list[bool]] = {}
     read: dict[str, list[float]] = {}
+    kept: dict[str, list[float]] = {}
     for k in range(FOLDS):
         weights = fitted([row for row in rows if fold(row[2]['message']) != k])
         for said, shared, r in (row for row in rows if fold(row[2]['message']) == k and len(row[0]) >= LEAST):
@@ -73,13 +80,15 @@ def main():
             for name, text in (('questions_in', questions_in(r['message'], weights)[0]), ('the sentence that asks', said[parts.asks[0]]),
                                ('the first with a mark', said[marked[0]]), ('the whole message', ' '.join(said))):
                 read.setdefault(name, []).append(f1(text, r['question']))
+                kept.setdefault(name, []).append(held(text, r['question']))
     weights = fitted(rows)
     (ROOT / 'cpqa' / 'data' / 'messages.json').write_bytes(msgspec.json.encode(weights) + b'\n')
     save('messages', {'data': 'MeQSum', 'messages': len(rows), 'interval': f'95 %, bootstrap of messages, {DRAWS:,} draws',
                       'signs': {'asks': dict(zip(SENTENCE_SIGNS, weights.asks.weights)),
                                 'about': dict(zip(SENTENCE_SIGNS, weights.about.weights))},
                       'right sentence': {name: told(found) for name, found in right.items()},
-                      'F1 with the expert\'s question': {name: told(found) for name, found in read.items()}})
+                      'F1 with the expert\'s question': {name: told(found) for name, found in read.items()},
+                      'of its stems held': {name: told(found) for name, found in kept.items()}})
 
 
 if __name__ == '__main__': main()

@@ -33,6 +33,14 @@ def test_a_letter_of_over_a_thousand_words_is_no_reason_to_refuse():
     assert answer.read_as == 'Does tamoxifen cause hot flushes?' and not answer.further
 
 
+def test_what_was_told_before_stands_beside_a_question():
+    told = ('Two scans were clear after the chemoradiation for my rectal cancer. The surgeon still wants to operate, which would mean a bag. '
+            'He says others are only watched. I am 61 and run a shop. Is that as safe as being cut? Thank you so much.')
+    [asked] = questions_in(told)
+    assert asked.startswith('Two scans') and 'only watched' in asked and 'Thank you' not in asked and len(asked.split()) <= 55
+    assert 'garden' not in questions_in('We sat in the garden. ' * 40 + 'Does tamoxifen cause hot flushes?')[0]
+
+
 def test_a_question_stays_a_question():
     answer = asked('Does tamoxifen cause hot flushes?')
     assert (answer.read_as, answer.further) == ('', ())

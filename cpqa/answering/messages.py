@@ -131,20 +131,27 @@ def names_beside(message: str, question: str) -> tuple[str, ...]:
     return tuple(out[:_NAMES])
 
 # %% ../../nbs/answering/messages.ipynb #5347001b
-_QUESTION = 30        # words: what is no longer is a question as it stands
+_QUESTION = 30   # words: what is no longer is a question as it stands
+_ROOM = 55       # words of a question and of what was told, together
 _LEANS = re.compile(r'\b(?:it|this|these|those|they|them)\b(?! (?:[a-z]+ )?(?:to|that|if|for|when)\b)'   # not "is it safe to"
                     r'|\bthat\W*$', re.I)
+
+def _with_told(said: Sequence[str], parts: LetterParts, i: int) -> list[int]:
+    "The numbers of the sentence that asks, and of what was told so many as there is room for, in their order."
+    taken, room = {i}, _ROOM - len(said[i].split())
+    for k in dict.fromkeys([parts.about, *range(i - 1, -1, -1), *range(i + 1, len(said))]):
+        words = len(said[k].split())
+        if k not in parts.asks and words <= room and not _GREETS.match(said[k]): taken, room = taken | {k}, room - words
+    return sorted(taken)
 
 def questions_in(message: str, weights: MessageWeights | None = None) -> tuple[str, ...]:
     "The questions of a message, one to three, each with what belongs to it; a short text is one question."
     whole, told = ' '.join(message.split()), message_of(message)
     if len(whole.split()) <= _QUESTION or len(told.sentences) < 2: return (whole,)
-    parts, out = message_parts(told.sentences, weights), list[str]()
+    said, parts, out = told.sentences, message_parts(told.sentences, weights), list[str]()
     for i in parts.asks:
-        asked = told.sentences[i]
-        with_it = {i} if not _LEANS.search(asked) else {max(0, i - 1), i}
-        if not _named(bounded(asked)) and parts.about not in parts.asks: with_it.add(parts.about)
-        asked = ' '.join(bounded(told.sentences[k]) for k in sorted(with_it))
+        alone = _named(bounded(said[i])) and not _LEANS.search(said[i])
+        asked = ' '.join(bounded(said[k]) for k in ([i] if alone else _with_told(said, parts, i)))
         if names := names_beside(f'{told.subject}. {whole}', asked): asked = f'{asked} ({", ".join(names)})'
         out.append(asked)
     return tuple(out)
