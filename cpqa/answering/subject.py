@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['cancers_named', 'kin', 'speaks_of_cancer', 'medicines', 'medicines_named', 'Subject', 'subject_of', 'on_kind',
-           'about_it']
+           'of_any_medicine', 'about_it']
 
 # %% ../../nbs/answering/subject.ipynb #5b1ec704
 import re
@@ -82,6 +82,12 @@ def on_kind(subject: Subject, document: Document, sentence: str) -> bool:
     if not all(names & kinds for names in medicines_named(said)): return False
     return any(re.search(rf'(?<!\w){re.escape(kind)}(?!\w)', said, re.I) for kind in subject.kinds)
 
+# %% ../../nbs/answering/subject.ipynb #5b1ec71a
+def of_any_medicine(document: Document, sentence: str) -> bool:
+    "Does this sentence of a page for patients, in our notes, speak of no medicine by name, nor its title: of what many of them bring?"
+    page = source_of(document) == 'note' and study_kind(document) == 'information page'
+    return page and not medicines_named(f'{document.title}. {sentence}')
+
 # %% ../../nbs/answering/subject.ipynb #5b1ec717
 def _about_cancer(asked: frozenset[str], document: Document, sentence: str) -> bool:
     headings, own = ' '.join(m.descriptor.name for m in document.mesh if m.major), cancers_named(sentence)
@@ -95,5 +101,5 @@ def about_it(subject: Subject, document: Document, sentence: str = '') -> bool:
     if names := [name for medicine in subject.medicines for name in medicine]:
         held = f'{document.title} {document.text}'.lower()
         by_name = any(re.search(rf'(?<!\w){re.escape(name)}(?!\w)', held) for name in names if name in held)
-        return by_name or on_kind(subject, document, sentence)
+        return by_name or on_kind(subject, document, sentence) or of_any_medicine(document, sentence)
     return not subject.cancer or source_of(document) == 'note' or speaks_of_cancer(f'{document.title}. {document.text}')
