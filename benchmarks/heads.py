@@ -41,7 +41,8 @@ def _stored(kind: str) -> dict[str, np.ndarray]:
     for op in openvino.Core().read_model(shipped(kind) / 'model.xml').get_ordered_ops():
         name, _, what = op.get_friendly_name().partition('/aten::')
         known = [n for i in range(op.get_input_size()) if (n := _number(op.input_value(i).get_node())) is not None]
-        first, layer, rest = name.partition('bert.')[2].partition('.layer.')
+        inside = name.partition('bert.')[2] or name.partition('__module.')[2]   # a head has no BERT around it
+        first, layer, rest = inside.partition('.layer.')
         place = first + layer + rest.replace('.layer.', '.', 1)   # some networks were traced with a layer in each layer
         if not place or not known: continue
         if what in ('linear/MatMul', 'embedding/Gather'): state[f'{place}.weight'] = known[0]
@@ -53,6 +54,11 @@ def _stored(kind: str) -> dict[str, np.ndarray]:
 def all_layers(kind: str) -> dict:
     "The state of the BERT in a network of the package."
     return {name: torch.tensor(np.array(value)) for name, value in _stored(kind).items() if name.startswith(('embeddings.', 'encoder.'))}
+
+
+def stored_head(kind: str) -> dict:
+    "The state of a `Head` in a network of the package."
+    return {name: torch.tensor(np.array(value)) for name, value in _stored(kind).items() if name.startswith(('layers.', 'head.'))}
 
 
 def own_layers(kind: str, first: int):

@@ -1,13 +1,15 @@
 """Which sentences are worth quoting to a patient? Learns the weights of the quoting reader from sentences that were graded one by one.
 
     python benchmarks/quote_weights.py sentences OUT NAME=LIBRARY ...   (what is still to be graded; NAME= alone: the demo notes)
-    python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [--most NAME:N,...] [--write]
+    python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [papers=LIBRARY] [--most NAME:N,...] [--write]
 
 The questions are those of benchmarks/labels/patient_questions.tsv whose `part` is fit, in patients' words. Of each question and library the
 sentences that any one of several orders puts first are graded (benchmarks/labels/quote_grades.tsv) by a reader who does not know how they
 were chosen: 2 answers the question or its main part, 1 is on the subject and of use, 0 is beside the point. The readers were sessions of a
 language model. Texts are not kept in that table, places in documents are.
 With --most no more than so many graded questions of a library count, drawn with a fixed seed: reading the signs of one takes seconds.
+`papers` are questions put to abstracts and whole papers together: some that were written for papers (paper_questions.tsv) which the answer
+network left out, and some of patients; what was quoted was graded by somebody blind (paper_grades.tsv).
 `researchers` are questions of BioASQ's round 9 over its abstracts, as benchmarks/reading.py keeps them; a sentence that experts marked
 counts as of use, any other as of none.
 
@@ -40,9 +42,11 @@ from cpqa.evaluation.claims import auroc
 from cpqa.evaluation.statistics import bootstrap
 from cpqa.literature.article_files import documents
 from cpqa.pipeline import Timings, asked_in
-from cpqa.retrieval.patient_words import in_literature
+from cpqa.retrieval.patient_words import both_forms, in_literature
 
 LABELS, QUOTES = ROOT / 'benchmarks' / 'labels', ROOT / 'cpqa' / 'data' / 'quotes.json'
+BEFORE = .874, -.397   # slope and offset: what the network before says, whose students gave `left_out`, by what that in the package
+                       # says, of notes found for 70 test questions; (1, 0) once all is taught together again
 MOST, SAY = 60, 0.1   # questions of researchers, and what their sentences weigh together
 ORDERS, EACH = ('score', 'title', 'said', 'passage', 'held'), 2   # sentences that each order gives to be graded
 
@@ -117,7 +121,8 @@ def patients(libraries: dict[str, str | None], most: dict[str, int]):
     at = defaultdict(dict)
     for r in grades():   # with what a network says that did not learn from this question
         place = r['doc'], int(r['start']), int(r['end'])
-        at[r['library'], r['id']][place] = int(r['grade']), float(r['left_out']) if r['left_out'] else None
+        odds = (float(r['left_out']) - BEFORE[1]) / BEFORE[0] if r['left_out'] else None
+        at[r['library'], r['id']][place] = int(r['grade']), odds
     for name, folder in libraries.items():
         kept, some = Kept(name, folder), counted(name, most.get(name, 0))
         for id, question in learnt_from():
@@ -129,6 +134,22 @@ def patients(libraries: dict[str, str | None], most: dict[str, int]):
             for r in rows:
                 grade, odds = place(r)
                 yield r['signs'] | {'answers': next(told) if odds is None else odds}, grade > 0, id, name
+
+
+def asked_of_papers(folder: str):
+    """The same of questions that were written for papers which the answer network did not see: sentences of the paper that it was written
+    for, and of other papers, each graded by somebody who knew neither the network nor the paper."""
+    spans = lambda r, name: [tuple(map(int, span.split('-'))) for span in r[name].split()]
+    own = {asked: {(r['doc'], *span): grade for name, grade in (('beside', 0), ('useful', 1), ('answers', 2)) for span in spans(r, name)}
+           for r in table('paper_questions.tsv') for asked in asked_in(r['question'])}
+    others = defaultdict(dict)
+    for r in table('paper_grades.tsv'): others[r['question']][r['doc'], int(r['start']), int(r['end'])] = int(r['grade'])
+    kept = Kept('papers', folder)
+    for question, graded in others.items():
+        known = own.get(question, {}) | graded
+        rows = [r for r in kept.rows(question) if (r['doc'], r['start'], r['end']) in known]
+        odds = np.mean([shipped_answer().log_odds(q, [(r['text'], r['title']) for r in rows]) for q in both_forms(question)], axis=0)
+        for r, o in zip(rows, odds): yield r['signs'] | {'answers': float(o)}, known[r['doc'], r['start'], r['end']] > 0, question, 'papers'
 
 
 def researchers(library: str):
@@ -179,7 +200,7 @@ def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
     "How well a probability puts sentences of use first, and is true of the first one of a question."
     best = {g: max(np.flatnonzero(group == g), key=lambda i: p[i]) for g in dict.fromkeys(group)}
     first = bootstrap([float(y[i]) for i in best.values()])
-    edges = (0, .2, .3, .4, .5, .65, 1.01)
+    edges = (0, .2, .3, .4, .5, .55, .6, .65, 1.01)
     bins = [[i for i in best.values() if low <= p[i] < high] for low, high in zip(edges, edges[1:])]
     return {'sentences': len(y), 'of use': round(float(y.mean()), 4), 'AUROC': round(auroc(p[y], p[~y]), 4),
             'the best one is of use': {'value': round(first.value, 4), 'interval': [round(first.low, 4), round(first.high, 4)],
@@ -192,9 +213,10 @@ PAGES = ('page', 'opens')   # signs of information pages
 
 
 def fit(libraries: dict[str, str | None], write: bool, most: dict[str, int]):
-    start, experts = time.perf_counter(), list(researchers(libraries.pop('researchers')))
+    start, experts, asked = time.perf_counter(), list(researchers(libraries.pop('researchers'))), libraries.pop('papers', None)
     papers = {name for name, folder in libraries.items() if folder}   # the demo notes hold information pages as well
-    some = list(patients(libraries, most))
+    some = [*patients(libraries, most), *(asked_of_papers(asked) if asked else ())]
+    papers |= {'papers'} if asked else set()
     parts = {'questions': [e for e in some if e[3] not in papers], 'papers': [e for e in some if e[3] in papers]}
     # the demo notes were asked before papers' signs were there; of their sentences the stance network read those of yes or no alone
     left_out = {'questions': ('sentence', 'finding', 'concludes', 'figures'), 'papers': ('sentence', 'finding', *PAGES)}

@@ -9,8 +9,8 @@ It learns from benchmarks/labels/danger.tsv and danger_roundabout.tsv, written b
 bad spellers may write (half of them with drugs and relatives exchanged and letters mistyped, most with harmless sentences around
 them), from long messages with a danger in one sentence or in none (danger_stories.tsv, and the stories of paper_questions.tsv, which
 somebody read for it), from phrases made of templates, and from harmless text of others, which is read where it lies: half of MeQSum's
-messages, LiveQA's, part of the questions of the test sets; and our own patients' questions. A network of each of two folds reads what it did not
-learn from; the bars are set so that few of the real messages and patients' questions alarm there that call for no help
+messages, LiveQA's, part of the questions of the test sets; and our own patients' questions. A network of each of two folds reads what it
+did not learn from; the bars are set so that few of the real messages and patients' questions alarm there that call for no help
 (benchmarks/labels/meqsum_danger.tsv, liveqa_danger.tsv and patient_danger.tsv name those that do, as somebody read them who knew no
 result; they are learnt as what they are).
 """
@@ -54,7 +54,8 @@ def among(kind: str, text: str, beside: list[str], r: random.Random) -> str:
 
 def phrases() -> tuple[list[tuple[str, str]], list[tuple[str, str]], list[tuple[str, str]]]:
     "Our own, real messages, and other texts, each (kind, text)."
-    own, alike = [(kind, text) for name in ('danger', 'danger_roundabout', 'danger_stories') for kind, text in table(name)], dict(table('patient_danger'))
+    own = [(kind, text) for name in ('danger', 'danger_roundabout', 'danger_stories') for kind, text in table(name)]
+    alike = dict(table('patient_danger'))
     with open(ROOT / 'benchmarks' / 'labels' / 'patient_questions.tsv', encoding='utf-8') as f:
         patients = [(alike.get(r['id'], 'none'), r['question']) for r in csv.DictReader(f, delimiter='\t') if r['part'] == 'fit']
     with open(ROOT / 'benchmarks' / 'labels' / 'paper_questions.tsv', encoding='utf-8') as f:

@@ -1,16 +1,19 @@
 """Makes the network that says whether a sentence answers a question: what it learns from, and the finished form.
 
     python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY       what is learnt from (NAME= alone: the demo notes)
-    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT          on a GPU
+    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT          on a GPU, or
+    python benchmarks/further_selection.py DIR --out TAUGHT                         from the network in the package on, on two cores
     python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
-Pairs of a question and a sentence with the title of its document are of three kinds. Written ones: questions that sessions of a language
+Pairs of a question and a sentence with the title of its document are of four kinds. Written ones: questions that sessions of a language
 model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels; a fifth tell of a person first);
 sentences near to a question that are not its own count little; and sentences that were judged for a question: those that the network
 before took for answers, those of notes that share a question's subject and words and do not answer it, and those that searchers found for
 questions of the tests of earlier days (answer_grades.tsv). Graded ones: sentences that patients' questions found in each library, each
-graded by somebody blind (quote_grades.tsv). And others that nobody judged, sentences of notes and of papers near to all these questions:
-what the large network says of them is passed on. Which are near is told where the GPU is, by the vectors of the large network's base.
+graded by somebody blind (quote_grades.tsv). Those of papers: questions written for a paper, beside sentences of it that answer, are of some
+use, or do not answer, as the writer graded them (paper_questions.tsv). And others that nobody judged, sentences of notes and of papers
+near to all these questions: what the large network says of them is passed on.
+Which are near is told where the GPU is, by the vectors of the large network's base.
 The log odds of a network that did not learn from a question go into the column left_out of quote_grades.tsv, which quote_weights.py weighs
 beside the other signs.
 Each pair is learnt three times: with the question as papers would put it, as it was asked, and with a word mistyped.
@@ -27,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import ROOT, save
+from common import RESULTS, ROOT, save
 from danger import mistyped
 from heads import Head, all_layers, own_layers
 from quote_weights import grades, learnt_from, named, table
@@ -38,6 +41,7 @@ from cpqa.answering.answer_selection import prepare_answer, sentence_and_title
 from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.library import Library
 from cpqa.passages.sentences import sentences
+from cpqa.pipeline import asked_in
 from cpqa.retrieval.openvino_models import About, DataUsed, Measured, shipped
 from cpqa.retrieval.patient_words import in_literature
 from cpqa.training.recipe import made_with
@@ -83,6 +87,19 @@ def judged(documents: dict[str, dict]) -> list[dict]:
              'worth': WORTH[int(r['grade'])], 'weight': 1.0} for d, r in there if d]
 
 
+def of_papers(documents: dict[str, dict]) -> list[dict]:
+    "The questions that were written for papers, beside the sentences that answer them, those of some use, and others of the same paper."
+    out, worth = [], {'answers': WORTH[2], 'useful': WORTH[1], 'beside': WORTH[0]}
+    for r in table('paper_questions.tsv'):
+        if (d := documents.get(r['library'], {}).get(r['doc'])) is None: continue
+        at = [(text_of(d, dict(zip(('start', 'end'), span.split('-')))), w) for name, w in worth.items() for span in r[name].split()]
+        asked = asked_in(r['question'])   # as it is read in an answer
+        out += [{'kind': 'papers', 'question': asked[0] if len(asked) == 1 else r['question'], 'text': text,
+                 'title': ' '.join(d.title.split()), 'worth': w, 'weight': 1.0,
+                 'place': 'own', 'doc': d.id, 'library': r['library']} for text, w in at]
+    return out
+
+
 def graded(documents: dict[str, dict]) -> list[dict]:
     "The graded sentences of documents that are there."
     asked, out = defaultdict(list), []
@@ -101,7 +118,7 @@ def pairs(out: Path, libraries: dict[str, str | None]):
                  for name, folder in libraries.items()}
     notes = texts(documents['demo'].values(), 'notes')
     papers = texts([d for name, of in documents.items() if name != 'demo' for d in of.values()], 'papers', OF_PAPERS, (40, 420))
-    rows = graded(documents) + written(notes) + judged(documents)
+    rows = graded(documents) + written(notes) + judged(documents) + of_papers(documents)
     of = {q: id for id, q in learnt_from()}
     asked = {q: {'question': q, 'asked': in_literature(q), 'also': [q, slipped(q, rng)], 'id': of.get(q, '')}
              for q in dict.fromkeys([*of, *(r['question'] for r in rows)])}
@@ -113,7 +130,7 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     torch.save({name: w.half() for name, w in all_layers('stance').items()}, out / 'trunk.pt')
     shutil.copy(shipped('stance') / 'tokenizer.json', out)
     (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
-    print({kind: sum(r['kind'] == kind for r in rows) for kind in ('written', 'judged', 'graded')})
+    print({kind: sum(r['kind'] == kind for r in rows) for kind in ('written', 'judged', 'graded', 'papers')})
 
 
 def ship(folder: Path, taught: Path, out: Path):
@@ -132,20 +149,26 @@ def ship(folder: Path, taught: Path, out: Path):
         table_out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
         table_out.writeheader()
         for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(n, '')})
-    count, of_library = told['pairs'], lambda name: sum(r.get('library') == name for r in rows)
-    used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r.get('worth') == 1 for r in rows),
+    count, of_library = told['pairs'], lambda name: sum(r['kind'] == 'graded' and r['library'] == name for r in rows)
+    before = json.loads((RESULTS / 'answer_selection.json').read_text()) if 'began as' in told else {}   # learnt further: what was, stays
+    used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r['kind'] == 'written' for r in rows),
                      'by sessions of a language model'),
+            DataUsed('questions written for papers', 'Apache-2.0', len({r['question'] for r in rows if r['kind'] == 'papers'}),
+                     'by sessions of a language model, which graded the sentences of the paper'),
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', count['graded'], 'graded by sessions of a language model'),
-            DataUsed('what a network of 110 million weights says, taught by these two', 'Apache-2.0', sum(count.values()),
-                     f'of these pairs and of {count["open"]:,} that nobody judged; its base is all-mpnet-base-v2'))
-    about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (),
-                  tuple(Measured(f'AUROC in {name}, of use or not, questions left out in turn', value, of_library(name))
-                        for name, value in told['figures'].get('student left out, the mean of both', {}).items()),
+            DataUsed('what a network of 110 million weights says, taught by notes and grades', 'Apache-2.0',
+                     sum((before or told)['pairs'].values()), 'of pairs many of which nobody judged; its base is all-mpnet-base-v2'))
+    left, papers = (before or told).get('figures', before).get('student left out, the mean of both', {}), told['figures'].get('after', {})
+    whose = ', by the network before' if before else ''
+    figures = [Measured(f'AUROC in {name}, of use or not, questions left out in turn{whose}', value, of_library(name))
+               for name, value in left.items()]
+    if papers: figures += [Measured('AUROC among sentences of one paper, of papers left out', papers['papers left out'], papers['n'])]
+    about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (), tuple(figures),
                   made_with(), ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
     tokenizer = Tokenizer.from_file(str(shipped('stance') / 'tokenizer.json'))
     prepare_answer(head, tokenizer, out, max_tokens=TOKENS, about=about)
-    save('answer_selection', told['figures'] | {'pairs': count,
-                                                'taught on': told['device'], 'torch there': told['torch'],
+    was = {'the network before': before.get('the network before', before)} if before else {}
+    save('answer_selection', told['figures'] | {'pairs': count, **was, 'taught on': told['device'], 'torch there': told['torch'],
                                                 'bytes': sum(f.stat().st_size for f in out.iterdir())}, ('cpqa', 'openvino', 'torch'))
 
 

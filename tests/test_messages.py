@@ -34,7 +34,7 @@ def test_a_letter_of_over_a_thousand_words_is_no_reason_to_refuse():
 
 
 def test_what_was_told_before_stands_beside_a_question():
-    told = ('Two scans were clear after the chemoradiation for my rectal cancer. The surgeon still wants to operate, which would mean a bag. '
+    told = ('Two scans were clear after the chemoradiation for my rectal cancer. The surgeon still wants to operate, with a bag. '
             'He says others are only watched. I am 61 and run a shop. Is that as safe as being cut? Thank you so much.')
     [asked] = questions_in(told)
     assert asked.startswith('Two scans') and 'only watched' in asked and 'Thank you' not in asked and len(asked.split()) <= 55
