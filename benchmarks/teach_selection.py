@@ -181,7 +181,8 @@ def main():
     teacher = Teacher(a.teacher)
     rows += beside(rows, asked, texts, teacher)
     kind = np.array([r['kind'] for r in rows])
-    graded, written, every = np.flatnonzero(kind == 'graded'), np.flatnonzero(np.isin(kind, ('written', 'judged', 'papers'))), np.arange(len(rows))
+    graded, written = np.flatnonzero(kind == 'graded'), np.flatnonzero(np.isin(kind, ('written', 'judged', 'papers')))
+    every = np.arange(len(rows))
     # a label, what it counts, and the group whose question it is; of pairs that nobody labelled none
     label = torch.tensor([WORTH[r['grade']] if r['kind'] == 'graded' else r.get('worth', 0.0) for r in rows], device=device)
     weight = torch.tensor([1.0 if r['kind'] == 'graded' else r.get('weight', 0.0) for r in rows], device=device)
