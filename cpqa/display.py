@@ -27,6 +27,7 @@ from .core.markup import markdown_line
 from .core.records import Answer, CheckedClaim, Citation, Evidence
 from .core.redaction import short
 from .core.remarks import all_in_words, in_words
+from .literature.pmid_years import in_pubmed_since
 
 # %% ../nbs/display.ipynb #4ec670f0
 def plain(text: str) -> str:
@@ -34,12 +35,13 @@ def plain(text: str) -> str:
     return ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
 
 def source_line(citation: Citation) -> str:
-    """The source of a citation in one line: title, journal, year, kind of study, who was studied unless the quote says so, PMID, what
-    became of it, and whether the words are ours."""
+    """The source of a citation in one line: title, journal, year or since when it is in PubMed, kind of study, who was studied unless the
+    quote says so, PMID, what became of it, and whether the words are ours."""
     study = '' if citation.study == 'information page' and citation.journal else citation.study   # its place says so already
     who = f'Studied: {citation.studied}' if citation.studied and citation.studied not in citation.quote else ''
     where = citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
-    parts = (citation.title, citation.journal, str(citation.year or ''), study.capitalize(), who, where)
+    since = '' if citation.year or not (about := in_pubmed_since(citation.article)) else f'In PubMed since {about}'
+    parts = (citation.title, citation.journal, str(citation.year or since), study.capitalize(), who, where)
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
     became = f' ({plain(citation.status)})' if citation.status else ''
     return ' '.join(ended).rstrip('.') + became + (' (our note on it)' if citation.source == 'note' else '')
