@@ -277,6 +277,14 @@ def test_a_library_holds_what_a_dict_would(tmp_path_factory, sources):
     shutil.rmtree(out)
 
 
+def test_an_open_library_writes_nothing_into_a_folder_that_goes(tmp_path):
+    library = build_library([generated(3)], tmp_path/'library')
+    assert len(library) == 3 and library.get(library.ids[0])
+    for path in (terms := library.folder/'terms').iterdir(): path.unlink()
+    time.sleep(1.2)   # a thread that looks for changes looks twice a second
+    assert not list(terms.iterdir())
+
+
 @pytest.fixture(scope='module')
 def forty(tmp_path_factory) -> Library: return build_library([generated(40)], tmp_path_factory.mktemp('forty')/'library')
 

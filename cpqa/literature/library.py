@@ -89,6 +89,7 @@ def term_index(folder: Path, create: bool = False) -> tantivy.Index:
         schema.add_unsigned_field('crc', stored=True)
         index = tantivy.Index(schema.build(), path=str(folder))
     else: index = tantivy.Index.open(str(folder))
+    index.config_reader('Manual')   # else a thread looks for changes, and writes a lock into a folder that is being removed
     index.register_tokenizer('cpqa_english', ENGLISH)
     index.register_tokenizer('cpqa_words', EXACT)
     return index
