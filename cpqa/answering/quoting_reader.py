@@ -29,7 +29,7 @@ from .question_kinds import kind_of
 from .subject import about_it, on_kind, subject_of
 from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
-from .verdict import Heard, Verdict, asks_for_label, of_trials, verdict
+from .verdict import Heard, Verdict, asks_for_label, in_papers_words, of_trials, verdict
 from ..core.errors import MissingExtra
 from ..core.records import Answer, Citation, Document, Evidence, Passage, Record
 from ..core.redaction import short
@@ -130,8 +130,10 @@ def among(documents: Iterable[Document]) -> Among:
     return 'notes' if any(study_kind(d) == 'information page' or source_of(d) == 'note' for d in documents) else 'papers'
 
 def shipped_quote_weights(question: str, to: Among = 'notes') -> QuoteWeights:
-    "The weights in the package: to notes; to papers for a question of trials (`of_trials`), which were chosen on trials; for any other."
-    return _shipped()['questions' if to == 'notes' else 'comparisons' if of_trials(question) else 'papers']
+    """The weights in the package: to notes; to papers for a question of trials (`of_trials`), chosen on trials; for another one in the words
+    of papers, as researchers ask; and for one of a patient."""
+    kind = 'comparisons' if of_trials(question) else 'researchers' if in_papers_words(question) else 'papers'
+    return _shipped()['questions' if to == 'notes' else kind]
 
 def answer_probability(signs: Mapping[str, np.ndarray], weights: QuoteWeights) -> np.ndarray:
     "The probability that each sentence is of use, shape (n,), from its signs, each of shape (n,), NaN where one is unknown."

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Heard', 'Voice', 'mean_leaning', 'voices', 'VerdictRule', 'shipped_verdict', 'Verdict', 'verdict', 'personal',
-           'of_trials', 'asks_for_label']
+           'in_papers_words', 'of_trials', 'asks_for_label']
 
 # %% ../../nbs/answering/verdict.ipynb #fa7177f5
 import re
@@ -116,9 +116,13 @@ def personal(question: str) -> bool:
     "Does the question speak of persons: I, you, my mum?"
     return bool(_PERSONS.search(question))
 
+def in_papers_words(question: str) -> bool:
+    "Is it put as papers put it: of no person, and with no word for which papers have another?"
+    return not personal(question) and len(both_forms(question)) == 1
+
 def of_trials(question: str) -> bool:
     "Is it a question of yes or no that compares two things, in the words of papers and not of a person about herself?"
-    return kind_of(question) == 'yesno' and compares(question) and not personal(question) and len(both_forms(question)) == 1
+    return kind_of(question) == 'yesno' and compares(question) and in_papers_words(question)
 
 def asks_for_label(question: str) -> bool:
     "Does a yes or a no answer the question, one that can be read from trials and taken no wrong way?"
