@@ -130,8 +130,8 @@ def among(documents: Iterable[Document]) -> Among:
     return 'notes' if any(study_kind(d) == 'information page' or source_of(d) == 'note' for d in documents) else 'papers'
 
 def shipped_quote_weights(question: str, to: Among = 'notes') -> QuoteWeights:
-    """The weights in the package: to notes; to papers for a question of trials (`of_trials`), chosen on trials; for another one in the words
-    of papers, as researchers ask; and for one of a patient."""
+    """The weights in the package: to notes; to papers for a question of trials (`of_trials`), chosen on trials; for another one in the
+    words of papers, as researchers ask; and for one of a patient."""
     kind = 'comparisons' if of_trials(question) else 'researchers' if in_papers_words(question) else 'papers'
     return _shipped()['questions' if to == 'notes' else kind]
 
