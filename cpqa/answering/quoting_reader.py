@@ -253,11 +253,19 @@ def _held(question: str, held: set[str]) -> float:
     weigh = lambda words: sum(min(word_rarity(w), 4.0) for w in words)   # a word of no book may be misspelled
     return 1 - weigh(_not_held(question, held)) / max(1e-9, weigh(_asked_words(question)))
 
+_STORY, _PLAIN = 30, 1.3   # words: of a longer text what asks counts; rarity: what is commoner tells a reader nothing
+
+def _what_asks(question: str) -> str:
+    "Of a message with what was told the parts that ask, and what stands behind them."
+    parts = re.split(r'(?<=[.?!])\s+', question)
+    if len(question.split()) <= _STORY or len(parts) < 2: return question
+    return ' '.join(part for part in parts if '?' in part or part is parts[-1])
+
 def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
-    """The words of the question, asking words aside, whose terms stand in no quote and in no title of the quoted papers; of many, as in a
-    message, the rarest `_MOST_UNMENTIONED`; a figure or a letter alone is none."""
-    missing = _not_held(question, {term for c in citations for term in ENGLISH.analyze(f'{c.title} {c.quote}')})
-    named = [w for w in missing if len(w) > 1 and not w.isdigit()]
+    """The words of what is asked, asking words and common ones aside, whose terms stand in no quote and in no title of the quoted papers;
+    of many the rarest `_MOST_UNMENTIONED`; a figure or a letter alone is none."""
+    missing = _not_held(_what_asks(question), {term for c in citations for term in ENGLISH.analyze(f'{c.title} {c.quote}')})
+    named = [w for w in missing if len(w) > 1 and not w.isdigit() and word_rarity(w.lower()) >= _PLAIN]
     rarest = sorted(named, key=lambda w: -word_rarity(w.lower()))[:_MOST_UNMENTIONED]
     return [w for w in named if w in rarest]
 

@@ -110,7 +110,7 @@ _DEGREES = {'close': 'A quote here is probably of use',
             'fair': 'The quotes may be of use or not: see whether they are about what you asked',
             'loose': 'The quotes may well miss the point, so read them with care'}
 
-def _match(r: Remark) -> str: return f"{_DEGREES[r.values['degree']]} (by a program's reckoning, {_chance(r.values['score'])})."
+def _match(r: Remark) -> str: return f"{_DEGREES[r.values['degree']]} (by a program's reckoning)."
 
 def _second_reading(r: Remark) -> str:
     v = r.values
