@@ -84,14 +84,17 @@ def main():
     rows += beside(some, [t for t in texts if t['place'] == 'papers'] + rng.sample([t for t in texts if t['place'] == 'notes'], 4_000), rng)
     kind = np.array([r['kind'] for r in rows])
     aside = np.array([bool(a.hold_out) and r['kind'] == 'papers' and zlib.crc32(r['doc'].encode()) % a.hold_out == 0 for r in rows])
-    aside |= np.array([r['question'] in {rows[i]['question'] for i in np.flatnonzero(aside)} for r in rows])
+    kept_aside = {rows[i]['question'] for i in np.flatnonzero(aside)}
+    aside |= np.array([r['question'] in kept_aside for r in rows])
     label = torch.tensor([WORTH[r['grade']] if r['kind'] == 'graded' else r.get('worth', 0.0) for r in rows])
     known = torch.tensor([1.0 if r['kind'] == 'graded' else r.get('weight', 0.0) for r in rows])
     before = torch.tensor([AS_BEFORE[k] for k in kind])
     student = begun(a.pairs)
     pairs, n = Pairs(student.tokenizer, [r | {'asked': r[way]} for way in ('asked', 'question') for r in rows], 'longest_first'), len(rows)
     print(dict(Counter(kind.tolist())), 'aside', int(aside.sum()), f'{time.time() - start:.0f} s', flush=True)
-    kept = a.pairs / f'said-{zlib.crc32(json.dumps([r["question"] + r["said"] for r in rows]).encode()):08x}.npy'
+    began_as = read_card(shipped('answer'), 'answer').weights
+    made_of = json.dumps([began_as, *(r['asked'] + r['question'] + r['said'] for r in rows)])
+    kept = a.pairs / f'said-{zlib.crc32(made_of.encode()):08x}.npy'   # what this network says of these pairs
     if not kept.exists(): np.save(kept, read(student, pairs, np.arange(2 * n)))
     odds = np.load(kept)
     soft = torch.as_tensor(odds, dtype=torch.float).sigmoid()
@@ -124,7 +127,7 @@ def main():
         with open(a.out / 'aside.jsonl', 'w', encoding='utf-8') as f:
             both = lambda odds, i: [float(odds[i]), float(odds[i + n])]
             f.writelines(json.dumps(rows[i] | {'odds': both(after, i), 'were': both(odds, i)}) + '\n' for i in left)
-    (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'began as': read_card(shipped('answer'), 'answer').weights,
+    (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'began as': began_as,
                                                  'pairs': dict(Counter(kind.tolist())), 'device': platform.processor() or 'cpu',
                                                  'torch': torch.__version__, 'left_out': {}}))
 
