@@ -9,6 +9,9 @@ The teacher, 110 million weights, reads question and sentence together. It learn
 and others little, then from graded sentences. What it says of every pair, of those that nobody graded too, is what the student learns from,
 beside the labels that are known, of written questions at half their weight: the first layers of the stance network, which stay as they
 are, and four of its own. The student reads each question in three wordings, of which the teacher judged the first alone.
+Sentences that were graded for a paper's questions are learnt with both: all of them with the written ones, those of use and a few others
+with the graded ones. With `--hold-out N` the questions of one paper in N are kept aside from all of it, and what teacher and student say
+of them is told.
 For `left_out` the graded questions are halved: a student that saw no pair of one half, taught by a teacher that saw no grade of it, says
 what it thinks of that half.
 DIR gets answer.pt, the student, and odds.json with figures.
@@ -18,6 +21,7 @@ import copy
 import json
 import random
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -28,6 +32,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 FROZEN, TOKENS = 2, 160
 NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
+OF_NO_USE = 3                            # sentences of a paper that do not answer its question, learnt with the graded ones
 OPEN = {'notes': (14, 8), 'papers': (6, 2)}   # sentences that nobody judged: of the nearest twenty, and of the forty after them
 TEACHER = {'written': (1, 48, 3e-5, 1e-3), 'graded': (2, 32, 2e-5, 2e-4)}   # epochs, pairs a step, rate of the body and of the head
 STUDENT = (1, 256, 3e-4, 1.5e-3)         # once in each wording
@@ -174,26 +179,33 @@ def main():
     parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
     parser.add_argument('--left-out', type=int, default=2,
                         help='parts of the questions, each unseen by a teacher and its student; 0: none, and the column left_out stays')
+    parser.add_argument('--hold-out', type=int, default=0, help='one paper in so many is kept aside; 0: none')
     a = parser.parse_args()
     torch.manual_seed(0)
     rows, asked, texts = ([json.loads(line) for line in (a.pairs / f'{name}.jsonl').read_text().splitlines()]
                           for name in ('pairs', 'asked', 'texts'))
     teacher = Teacher(a.teacher)
     rows += beside(rows, asked, texts, teacher)
-    kind = np.array([r['kind'] for r in rows])
-    graded, written = np.flatnonzero(kind == 'graded'), np.flatnonzero(np.isin(kind, ('written', 'judged', 'papers')))
-    every = np.arange(len(rows))
+    kind, use = np.array([r['kind'] for r in rows]), np.array([r.get('grade', 0) > 0 or r.get('worth', 0) > .5 for r in rows])
+    of_aside = {r['question'] for r in rows if a.hold_out and r['kind'] == 'papers' and zlib.crc32(r['doc'].encode()) % a.hold_out == 0}
+    seen_by_all = np.array([r['question'] not in of_aside for r in rows])
+    of_some = lambda *kinds: np.flatnonzero(np.isin(kind, kinds) & seen_by_all)
+    graded, written, every = of_some('graded'), of_some('written', 'judged', 'papers'), np.flatnonzero(seen_by_all)
+    aside = np.flatnonzero((kind == 'papers') & ~seen_by_all)
+    few, drawn = Counter(), np.random.RandomState(1).permutation(of_some('papers'))
+    of_papers = np.array(sorted(i for i in drawn if use[i] or few.update([rows[i]['question']]) or few[rows[i]['question']] <= OF_NO_USE), int)
     # a label, what it counts, and the group whose question it is; of pairs that nobody labelled none
     label = torch.tensor([WORTH[r['grade']] if r['kind'] == 'graded' else r.get('worth', 0.0) for r in rows], device=device)
     weight = torch.tensor([1.0 if r['kind'] == 'graded' else r.get('weight', 0.0) for r in rows], device=device)
     ids = {id: n for n, id in enumerate(sorted({r['id'] for r in rows if r['id']}))}
     drawn = np.random.RandomState(0).permutation(len(ids))
     group = np.array([drawn[ids[r['id']]] if r['id'] else -1 for r in rows])
-    use, place = np.array([r.get('grade', 0) > 0 for r in rows]), np.array([r.get('library', '') for r in rows])
+    place = np.array([r.get('library', '') for r in rows])
     figures = {}
     def tell(name: str, odds: np.ndarray, some: np.ndarray):
         figures[name] = {str(p): round(auroc(odds[here & use[some]], odds[here & ~use[some]]), 4)
-                         for p in dict.fromkeys(place[some]) for here in [place[some] == p]}
+                         for p in dict.fromkeys(place[some]) for here in [place[some] == p] if kind[some[0]] == 'graded'}
+        if kind[some[0]] == 'papers': figures[name] = {'papers': round(auroc(odds[use[some]], odds[~use[some]]), 4)}
         print(name, figures[name], flush=True)
 
     loss = of.binary_cross_entropy_with_logits
@@ -203,13 +215,15 @@ def main():
     tell('teacher after written questions', read(teacher, pairs, graded)[graded], graded)
     def taught_by(some: np.ndarray, told: str) -> np.ndarray:
         "What a teacher says of every pair that learnt from these graded ones."
-        return read(trained(copy.deepcopy(teacher), pairs, some, hard, TEACHER['graded'], f'teacher, {told}', a.steps), pairs, every)
-    parts, odds = a.left_out, np.zeros((2, len(rows)))
+        some = np.concatenate([some, of_papers])
+        return read(trained(copy.deepcopy(teacher), pairs, some, hard, TEACHER['graded'], f'teacher, {told}', a.steps), pairs, everything)
+    everything, parts, odds = np.arange(len(rows)), a.left_out, np.zeros((2, len(rows)))
     seen = lambda k: group % parts != k
     of_teachers = [taught_by(graded[seen(k)[graded]], f'but for {k}') for k in range(parts)]
     for k in range(parts): odds[:, ~seen(k)] = of_teachers[k][~seen(k)]
     if parts: tell('teacher left out', odds[0, graded], graded)
     of_teachers.append(taught_by(graded, 'all'))
+    if len(aside): tell('teacher, papers left out', of_teachers[-1][aside], aside)
     del teacher
     known = torch.as_tensor(np.where(kind == 'graded', 1.0, .5), dtype=torch.float, device=device) * weight
     trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)
@@ -227,15 +241,18 @@ def main():
     a.out.mkdir(parents=True, exist_ok=True)
     own = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
     torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if own(name)}, a.out / 'answer.pt')
+    if len(aside):
+        both = [read(student, pairs, aside + way * n)[aside + way * n] for way in (0, 1)]
+        tell('student, papers left out', np.mean(both, axis=0), aside)
     for k in range(parts):
-        student, rest = student_of(of_teachers[k], np.flatnonzero((group < 0) | seen(k)), f'but for {k}'), graded[~seen(k)[graded]]
+        student, rest = student_of(of_teachers[k], np.flatnonzero(seen_by_all & ((group < 0) | seen(k))), f'but for {k}'), graded[~seen(k)[graded]]
         for way in (0, 1): odds[way, rest] = read(student, pairs, rest + way * n)[rest + way * n]
     if parts:
         ways = {'': odds[0], ', as asked': odds[1], ', the better of both': odds.max(0), ', the mean of both': odds.mean(0)}
         for name, some in ways.items():
             tell(f'student left out{name}', some[graded], graded)
     machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
-    (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'pairs': dict(Counter(kind.tolist())), 'device': machine,
+    (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'pairs': dict(Counter(kind.tolist())), 'aside': len(aside), 'device': machine,
                                                  'torch': torch.__version__,
                                                  'left_out': {str(i): [round(float(o), 3) for o in odds[:, i]] for i in graded if parts}}))
 

@@ -1,8 +1,7 @@
 """Makes the network that says whether a sentence answers a question: what it learns from, and the finished form.
 
     python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY       what is learnt from (NAME= alone: the demo notes)
-    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT          on a GPU, or
-    python benchmarks/further_selection.py DIR --out TAUGHT                         from the network in the package on, on two cores
+    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT          on a GPU
     python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of four kinds. Written ones: questions that sessions of a language
@@ -30,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import RESULTS, ROOT, save
+from common import ROOT, save
 from danger import mistyped
 from heads import Head, all_layers, own_layers
 from quote_weights import grades, learnt_from, named, table
@@ -150,25 +149,21 @@ def ship(folder: Path, taught: Path, out: Path):
         table_out.writeheader()
         for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(n, '')})
     count, of_library = told['pairs'], lambda name: sum(r['kind'] == 'graded' and r['library'] == name for r in rows)
-    before = json.loads((RESULTS / 'answer_selection.json').read_text()) if 'began as' in told else {}   # learnt further: what was, stays
     used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r['kind'] == 'written' for r in rows),
                      'by sessions of a language model'),
             DataUsed('questions written for papers', 'Apache-2.0', len({r['question'] for r in rows if r['kind'] == 'papers'}),
                      'by sessions of a language model, which graded the sentences of the paper'),
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', count['graded'], 'graded by sessions of a language model'),
             DataUsed('what a network of 110 million weights says, taught by notes and grades', 'Apache-2.0',
-                     sum((before or told)['pairs'].values()), 'of pairs many of which nobody judged; its base is all-mpnet-base-v2'))
-    left, papers = (before or told).get('figures', before).get('student left out, the mean of both', {}), told['figures'].get('after', {})
-    whose = ', by the network before' if before else ''
-    figures = [Measured(f'AUROC in {name}, of use or not, questions left out in turn{whose}', value, of_library(name))
-               for name, value in left.items()]
-    if papers: figures += [Measured('AUROC among sentences of one paper, of papers left out', papers['papers left out'], papers['n'])]
+                     sum(told['pairs'].values()), 'of pairs many of which nobody judged; its base is all-mpnet-base-v2'))
+    left, papers = told['figures'].get('student left out, the mean of both', {}), told['figures'].get('student, papers left out', {})
+    figures = [Measured(f'AUROC in {name}, of use or not, questions left out in turn', value, of_library(name)) for name, value in left.items()]
+    figures += [Measured('AUROC among sentences of one paper, of papers left out', value, told['aside']) for value in papers.values()]
     about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (), tuple(figures),
                   made_with(), ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
     tokenizer = Tokenizer.from_file(str(shipped('stance') / 'tokenizer.json'))
     prepare_answer(head, tokenizer, out, max_tokens=TOKENS, about=about)
-    was = {'the network before': before.get('the network before', before)} if before else {}
-    save('answer_selection', told['figures'] | {'pairs': count, **was, 'taught on': told['device'], 'torch there': told['torch'],
+    save('answer_selection', told['figures'] | {'pairs': count, 'taught on': told['device'], 'torch there': told['torch'],
                                                 'bytes': sum(f.stat().st_size for f in out.iterdir())}, ('cpqa', 'openvino', 'torch'))
 
 

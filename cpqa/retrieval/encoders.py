@@ -221,7 +221,7 @@ class FastEncoder(PreparedNetwork):
         runs_in: RunsIn | None = None,     # None is 'bf16' for the short forms on processors that have it, else 'f32'
         reads: str = 'both',               # which texts; half of a model of two networks is refused as the whole
     ):
-        super().__init__(folder, 'bi-encoder', runs_in, threads, lanes=1)
+        super().__init__(folder, 'bi-encoder', runs_in, threads)
         if self.card.reads != reads:
             raise ModelError(f'{folder} holds the network of {self.card.model} for each {self.card.reads}, one of two: give the folder '
                              'above')

@@ -392,16 +392,14 @@ class PreparedNetwork:
         kind: str,                       # what it must be
         runs_in: RunsIn | None = None,   # None is 'bf16' for the short forms where `has_bf16`, else 'f32'; 'auto' leaves it to the runtime
         threads: int | None = None,      # None is one for each core this process may use
-        lanes: int | None = None,        # batches at a time; None is one for each thread
     ):
         self.card = read_card(folder, kind)
         self.folder, tokenizers = Path(folder), require('tokenizers', 'offline')
         self.threads = threads or (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1)
-        self.runs_in, self.lanes = runs_in or ('bf16' if self.card.precision != 'f32' and has_bf16() else 'f32'), lanes or self.threads
+        self.runs_in = runs_in or ('bf16' if self.card.precision != 'f32' and has_bf16() else 'f32')
         hint = {} if self.runs_in == 'auto' else {'INFERENCE_PRECISION_HINT': self.runs_in}
-        self.options = hint | {'CPU_RUNTIME_CACHE_CAPACITY': str(self.shapes)}
-        if self.lanes == 1 and threads is None: self.options['PERFORMANCE_HINT'] = 'LATENCY'
-        else: self.options |= {'NUM_STREAMS': str(self.lanes), 'INFERENCE_NUM_THREADS': str(self.threads)}
+        one_batch = {'PERFORMANCE_HINT': 'LATENCY'} if threads is None else {'NUM_STREAMS': '1', 'INFERENCE_NUM_THREADS': str(threads)}
+        self.options = hint | one_batch | {'CPU_RUNTIME_CACHE_CAPACITY': str(self.shapes)}
         with _loading(self.folder): self.tokenizer = tokenizers.Tokenizer.from_file(str(self.folder / 'tokenizer.json'))
         self.compile()
 
@@ -428,18 +426,9 @@ def _request(of: PreparedNetwork) -> Any:
     except IndexError: return of.network.create_infer_request()
 
 def _in_order(of: PreparedNetwork, work: Iterable[Mapping[str, np.ndarray]]) -> Iterator[np.ndarray]:
-    "What the network makes of each batch, as many at a time as it has lanes."
-    busy: deque = deque()
-    def done() -> np.ndarray:
-        busy[0].wait()
-        return busy[0].get_output_tensor(0).data.copy()
+    "What the network makes of each batch, one after the other."
+    request = _request(of)
     for batch in work:
-        if len(busy) < of.lanes: request = _request(of)
-        else:
-            yield done()
-            request = busy.popleft()
-        request.start_async(dict(batch))
-        busy.append(request)
-    while busy:
-        yield done()
-        of.idle.append(busy.popleft())
+        request.infer(dict(batch))
+        yield request.get_output_tensor(0).data.copy()
+    of.idle.append(request)
