@@ -36,15 +36,16 @@ def plain(text: str) -> str:
 
 def source_line(citation: Citation) -> str:
     """The source of a citation in one line: title, journal, year or since when it is in PubMed, kind of study, who was studied unless the
-    quote says so, PMID, what became of it, and whether the words are ours."""
-    study = '' if citation.study == 'information page' and citation.journal else citation.study   # its place says so already
+    quote says so, PMID, what became of it, and first of all whether the words are ours."""
+    ours, page = citation.source == 'note', citation.study == 'information page'
+    study = '' if page and citation.journal else citation.study   # its place says so already
     who = f'Studied: {citation.studied}' if citation.studied and citation.studied not in citation.quote else ''
-    where = citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
+    where = '' if ours and page else citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
     since = '' if citation.year or not (about := in_pubmed_since(citation.article)) else f'In PubMed since {about}'
     parts = (citation.title, citation.journal, str(citation.year or since), study.capitalize(), who, where)
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
     became = f' ({plain(citation.status)})' if citation.status else ''
-    return ' '.join(ended).rstrip('.') + became + (' (our note on it)' if citation.source == 'note' else '')
+    return 'Our note on: ' * ours + ' '.join(ended).rstrip('.') + became
 
 # %% ../nbs/display.ipynb #beeec698
 def _papers(n: int) -> str: return '1 paper' if n == 1 else f'{n} papers'
@@ -169,9 +170,9 @@ def differs_in_words(citation: Citation) -> str:
     return f' (the model\'s quote {" and ".join(said)})' if said else ''
 
 def _quotes_below(answer: Answer, quotes: Iterable[Citation]) -> str:
-    "The quotes of a paper that the lines above do not hold already."
-    above = '\n'.join(own_lines(answer))
-    return ' '.join(f'“{plain(c.quote)}”{differs_in_words(c)}' for c in quotes if c.quote not in above)
+    "The quotes of a paper that the lines above do not hold already; words of our notes without quotation marks, since no paper says them so."
+    above, said = '\n'.join(own_lines(answer)), lambda c: plain(c.quote) if c.source == 'note' else f'“{plain(c.quote)}”'
+    return ' '.join(f'{said(c)}{differs_in_words(c)}' for c in quotes if c.quote not in above)
 
 def after_lines(answer: Answer) -> list[str]:
     "What is said below the sources: the reason, how new, by which model."
