@@ -1,6 +1,7 @@
 """Makes the network that says whether a sentence answers a question: what it learns from, and the finished form.
 
-    python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY       what is learnt from (NAME= alone: the demo notes)
+    python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY bioasq=LIBRARY both=LIBRARY
+                                                                           what is learnt from (NAME= alone: the demo notes)
     python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT          on a GPU
     python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
@@ -116,7 +117,8 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     documents = {name: {d.id: d for d in (Library(folder) if folder else (n.document() for n in demo_notes()))}
                  for name, folder in libraries.items()}
     notes = texts(documents['demo'].values(), 'notes')
-    papers = texts([d for name, of in documents.items() if name != 'demo' for d in of.values()], 'papers', OF_PAPERS, (40, 420))
+    of_papers_alone = {id: d for name, of in documents.items() if name != 'demo' for id, d in of.items()}   # a library may hold another
+    papers = texts(of_papers_alone.values(), 'papers', OF_PAPERS, (40, 420))
     rows = graded(documents) + written(notes) + judged(documents) + of_papers(documents)
     of = {q: id for id, q in learnt_from()}
     asked = {q: {'question': q, 'asked': in_literature(q), 'also': [q, slipped(q, rng)], 'id': of.get(q, '')}
