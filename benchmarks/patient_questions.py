@@ -41,6 +41,10 @@ is learnt from since (answer_grades.tsv), so they test this network no longer.
 that knew nothing, put to the notes and to the 329 full texts, where little of what they ask stands; `rct, November 27` are 100 of v...,
 asked of abstracts and whole papers; each with the reader of that evening and the one before. Of these the first quotes alone were graded,
 all in one shuffled row.
+`demo, November 27` are those 72 and 60 more (of k..., m..., n...; the other 570 of these are learnt from), by three sessions, with the
+reader of that evening; `demo, before November 27` with the one of the morning; `rct, November 27, evening` and `rct, November 27, graded
+again` are the 100 of v... with both. First quotes alone, of all readers in one shuffled row, by two sessions and a third for ten; of twelve
+graded twice all agreed.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question

@@ -1,23 +1,18 @@
-"""Teaches the answer network on a GPU: a large network learns from questions and grades, a small one from it.
+"""Teaches a large network on a GPU what answers a question; further_selection.py teaches the small one from it.
 
-    python benchmarks/teach_selection.py PAIRS --teacher FOLDER --out DIR [--steps N]      (five minutes on an H200; --steps cuts it short)
+    python benchmarks/teach_selection.py PAIRS --teacher FOLDER --out SAID [--steps 420]      (two minutes on an H200)
 
 PAIRS is what `train_selection.py pairs` wrote, FOLDER holds all-mpnet-base-v2. It needs torch, transformers, tokenizers and safetensors
 alone, so that it runs where cpqa is not installed.
 
 The teacher, 110 million weights, reads question and sentence together. It learns first from written questions, whose own sentence counts 1
-and others little, then from graded sentences. What it says of every pair, of those that nobody graded too, is what the student learns from,
-beside the labels that are known, of written questions at half their weight: the first layers of the stance network, which stay as they
-are, and four of its own. The student reads each question in three wordings, of which the teacher judged the first alone.
-Sentences that were graded for a paper's questions are learnt with both: all of them with the written ones, those of use and a few others
-with the graded ones. With `--hold-out N` the questions of one paper in N are kept aside from all of it, and what teacher and student say
-of them is told.
-For `left_out` the graded questions are halved: a student that saw no pair of one half, taught by a teacher that saw no grade of it, says
-what it thinks of that half.
-DIR gets answer.pt, the student, and odds.json with figures.
+and others little, from those that were judged, and from those for papers; then from graded sentences, and of papers those of use and a few
+others. --steps is the most of either training. Questions for one paper in four, and one in five of patients' questions, are kept from all
+of it (`left_aside`), and what it says of them is told.
+SAID gets said.jsonl.gz: every pair, those that nobody graded too, with what the teacher says of it, and figures.json.
 """
 import argparse
-import copy
+import gzip
 import json
 import random
 import time
@@ -31,11 +26,12 @@ from torch.nn import functional as of
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 FROZEN, TOKENS = 2, 160
-NEAR, FAR, SAME = 3, 3, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
-OF_NO_USE = 3                            # sentences of a paper that do not answer its question, learnt with the graded ones
-OPEN = {'notes': (14, 8), 'papers': (6, 2)}   # sentences that nobody judged: of the nearest twenty, and of the forty after them
-TEACHER = {'written': (1, 48, 3e-5, 1e-3), 'graded': (2, 32, 2e-5, 2e-4)}   # epochs, pairs a step, rate of the body and of the head
-STUDENT = (1, 256, 3e-4, 1.5e-3)         # once in each wording
+NEAR, FAR, SAME = 2, 1, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
+OF_NO_USE = 2                            # sentences of a paper that do not answer its question, learnt with the graded ones
+PAPERS_ASIDE, PATIENTS_ASIDE = 4, 5      # one in so many
+WRITTEN = .6                             # the share of the written questions that is drawn
+OPEN = {'notes': (2, 1), 'papers': (2, 1)}   # sentences that nobody judged: of the nearest twenty, and of the forty after them
+TEACHER = {'written': (1, 96, 4e-5, 1.4e-3), 'graded': (2, 48, 2.5e-5, 3e-4)}   # epochs, pairs a step, rate of the body and of the head
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
 device = 'cuda' if torch.cuda.is_available() else 'cpu'
 
@@ -75,7 +71,7 @@ class Student(torch.nn.Module):
 
 class Pairs:
     "Questions beside texts, as tokens of a network; they lie on the device, where a batch is put together."
-    def __init__(self, tokenizer, rows: list[dict], cut: str = 'only_second'):
+    def __init__(self, tokenizer, rows: list[dict], cut: str = 'longest_first'):
         self.hold(tokenizer, tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation=cut, max_length=TOKENS))
 
     def hold(self, tokenizer, told: dict):
@@ -165,6 +161,21 @@ def read(network, pairs: Pairs, rows: np.ndarray) -> np.ndarray:
     return out
 
 
+def label_of(row: dict) -> float: return WORTH[row['grade']] if row['kind'] == 'graded' else row.get('worth') or 0.0
+
+
+def weight_of(row: dict) -> float:
+    "What the label counts beside the word of the large network, where there is one."
+    return 1.0 if row['kind'] == 'graded' else .5 * (row.get('weight') or 0.0)
+
+
+def left_aside(rows: list[dict]) -> list[bool]:
+    "Whose question is kept from every network that learns: of one paper in four, and one in five of patients' questions."
+    out = lambda name, n: bool(name) and zlib.crc32(name.encode()) % n == 0
+    of_papers = {r['question'] for r in rows if r['kind'] == 'papers' and out(r['doc'], PAPERS_ASIDE)}
+    return [r['question'] in of_papers or out(r.get('id', ''), PATIENTS_ASIDE) for r in rows]
+
+
 def auroc(high: np.ndarray, low: np.ndarray) -> float:
     "The share of pairs in which the first is higher; even ones count half."
     order = np.sort(low)
@@ -176,85 +187,42 @@ def main():
     parser.add_argument('pairs', type=Path, help='a folder of `train_selection.py pairs`')
     parser.add_argument('--teacher', required=True)
     parser.add_argument('--out', type=Path, required=True)
-    parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
-    parser.add_argument('--left-out', type=int, default=2,
-                        help='parts of the questions, each unseen by a teacher and its student; 0: none, and the column left_out stays')
-    parser.add_argument('--hold-out', type=int, default=0, help='one paper in so many is kept aside; 0: none')
+    parser.add_argument('--steps', type=int, default=420, help='of each training, at most; 0: all')
     a = parser.parse_args()
     torch.manual_seed(0)
     rows, asked, texts = ([json.loads(line) for line in (a.pairs / f'{name}.jsonl').read_text().splitlines()]
                           for name in ('pairs', 'asked', 'texts'))
+    draw = random.Random(3)
+    rows = [r for r in rows if r['kind'] != 'written' or draw.random() < WRITTEN]
     teacher = Teacher(a.teacher)
     rows += beside(rows, asked, texts, teacher)
-    kind, use = np.array([r['kind'] for r in rows]), np.array([r.get('grade', 0) > 0 or r.get('worth', 0) > .5 for r in rows])
-    of_aside = {r['question'] for r in rows if a.hold_out and r['kind'] == 'papers' and zlib.crc32(r['doc'].encode()) % a.hold_out == 0}
-    seen_by_all = np.array([r['question'] not in of_aside for r in rows])
-    of_some = lambda *kinds: np.flatnonzero(np.isin(kind, kinds) & seen_by_all)
-    graded, written, every = of_some('graded'), of_some('written', 'judged', 'papers'), np.flatnonzero(seen_by_all)
-    aside = np.flatnonzero((kind == 'papers') & ~seen_by_all)
-    few, drawn = Counter(), np.random.RandomState(1).permutation(of_some('papers'))
-    of_papers = np.array(sorted(i for i in drawn if use[i] or few.update([rows[i]['question']]) or few[rows[i]['question']] <= OF_NO_USE), int)
-    # a label, what it counts, and the group whose question it is; of pairs that nobody labelled none
-    label = torch.tensor([WORTH[r['grade']] if r['kind'] == 'graded' else r.get('worth', 0.0) for r in rows], device=device)
+    kind, place = (np.array([r.get(name, '') for r in rows]) for name in ('kind', 'library'))
+    label = torch.tensor([label_of(r) for r in rows], device=device)
     weight = torch.tensor([1.0 if r['kind'] == 'graded' else r.get('weight', 0.0) for r in rows], device=device)
-    ids = {id: n for n, id in enumerate(sorted({r['id'] for r in rows if r['id']}))}
-    drawn = np.random.RandomState(0).permutation(len(ids))
-    group = np.array([drawn[ids[r['id']]] if r['id'] else -1 for r in rows])
-    place = np.array([r.get('library', '') for r in rows])
+    use, aside = label.cpu().numpy() > .5, np.array(left_aside(rows))
+    of_some = lambda *kinds: np.flatnonzero(np.isin(kind, kinds) & ~aside)
+    few, drawn = Counter(), np.random.RandomState(1).permutation(of_some('papers'))
+    of_papers = [i for i in drawn if use[i] or few.update([rows[i]['question']]) or few[rows[i]['question']] <= OF_NO_USE]
     figures = {}
-    def tell(name: str, odds: np.ndarray, some: np.ndarray):
-        figures[name] = {str(p): round(auroc(odds[here & use[some]], odds[here & ~use[some]]), 4)
-                         for p in dict.fromkeys(place[some]) for here in [place[some] == p] if kind[some[0]] == 'graded'}
-        if kind[some[0]] == 'papers': figures[name] = {'papers': round(auroc(odds[use[some]], odds[~use[some]]), 4)}
+    def tell(name: str):
+        odds = read(teacher, pairs, np.flatnonzero(aside & np.isin(kind, ('graded', 'papers'))))
+        places = {p: (place == p) & (kind == 'graded') & aside for p in dict.fromkeys(place[kind == 'graded'])}
+        figures[name] = {str(p): round(auroc(odds[here & use], odds[here & ~use]), 4)
+                         for p, here in (places | {'papers': (kind == 'papers') & aside}).items()}
         print(name, figures[name], flush=True)
 
-    loss = of.binary_cross_entropy_with_logits
+    pairs, loss = Pairs(teacher.tokenizer, rows), of.binary_cross_entropy_with_logits
     hard = lambda out, part: (loss(out, label[part], reduction='none') * weight[part]).mean()
-    pairs = Pairs(teacher.tokenizer, rows)
-    teacher = trained(teacher, pairs, written, hard, TEACHER['written'], 'teacher, written', a.steps)
-    tell('teacher after written questions', read(teacher, pairs, graded)[graded], graded)
-    def taught_by(some: np.ndarray, told: str) -> np.ndarray:
-        "What a teacher says of every pair that learnt from these graded ones."
-        some = np.concatenate([some, of_papers])
-        return read(trained(copy.deepcopy(teacher), pairs, some, hard, TEACHER['graded'], f'teacher, {told}', a.steps), pairs, everything)
-    everything, parts, odds = np.arange(len(rows)), a.left_out, np.zeros((2, len(rows)))
-    seen = lambda k: group % parts != k
-    of_teachers = [taught_by(graded[seen(k)[graded]], f'but for {k}') for k in range(parts)]
-    for k in range(parts): odds[:, ~seen(k)] = of_teachers[k][~seen(k)]
-    if parts: tell('teacher left out', odds[0, graded], graded)
-    of_teachers.append(taught_by(graded, 'all'))
-    if len(aside): tell('teacher, papers left out', of_teachers[-1][aside], aside)
-    del teacher
-    known = torch.as_tensor(np.where(kind == 'graded', 1.0, .5), dtype=torch.float, device=device) * weight
-    trunk = torch.load(a.pairs / 'trunk.pt', weights_only=True)
-    tokenizer = AutoTokenizer.from_pretrained(a.pairs)
-    wordings = [rows, *([{**r, 'asked': r['also'][n]} for r in rows] for n in (0, 1))]
-    pairs, n = Pairs(tokenizer, [r for some in wordings for r in some]), len(rows)
-    def student_of(said: np.ndarray, some: np.ndarray, told: str):
-        "A student that learnt of these pairs, in each wording, what a teacher said and the labels that are known."
-        soft = torch.as_tensor(said, dtype=torch.float, device=device).sigmoid()
-        taught = lambda out, part: loss(out, soft[part]) + (loss(out, label[part], reduction='none') * known[part]).mean()
-        thrice = np.concatenate([some + k * n for k in range(len(wordings))])
-        student = Student({name: w.float() for name, w in trunk.items()}, tokenizer)
-        return trained(student, pairs, thrice, lambda out, part: taught(out, part % n), STUDENT, f'student, {told}', a.steps)
-    student = student_of(of_teachers[-1], every, 'all')
+    for name, some in (('written', of_some('written', 'judged', 'papers')), ('graded', np.array([*of_some('graded'), *sorted(of_papers)]))):
+        teacher = trained(teacher, pairs, some, hard, TEACHER[name], name, a.steps)
+        tell(name)
     a.out.mkdir(parents=True, exist_ok=True)
-    own = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
-    torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if own(name)}, a.out / 'answer.pt')
-    if len(aside):
-        both = [read(student, pairs, aside + way * n)[aside + way * n] for way in (0, 1)]
-        tell('student, papers left out', np.mean(both, axis=0), aside)
-    for k in range(parts):
-        student, rest = student_of(of_teachers[k], np.flatnonzero(seen_by_all & ((group < 0) | seen(k))), f'but for {k}'), graded[~seen(k)[graded]]
-        for way in (0, 1): odds[way, rest] = read(student, pairs, rest + way * n)[rest + way * n]
-    if parts:
-        ways = {'': odds[0], ', as asked': odds[1], ', the better of both': odds.max(0), ', the mean of both': odds.mean(0)}
-        for name, some in ways.items():
-            tell(f'student left out{name}', some[graded], graded)
+    kept = ('question', 'kind', 'said', 'worth', 'weight', 'grade', 'id', 'row', 'doc', 'library')
+    with gzip.open(a.out / 'said.jsonl.gz', 'wt', encoding='utf-8') as f:
+        for r, o in zip(rows, read(teacher, pairs, np.arange(len(rows)))):
+            f.write(json.dumps({k: r[k] for k in kept if k in r} | {'odds': round(float(o), 2)}) + '\n')
     machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
-    (a.out / 'odds.json').write_text(json.dumps({'figures': figures, 'pairs': dict(Counter(kind.tolist())), 'aside': len(aside), 'device': machine,
-                                                 'torch': torch.__version__,
-                                                 'left_out': {str(i): [round(float(o), 3) for o in odds[:, i]] for i in graded if parts}}))
+    (a.out / 'figures.json').write_text(json.dumps({'figures': figures, 'device': machine, 'torch': torch.__version__}))
 
 
 if __name__ == '__main__': main()

@@ -60,7 +60,7 @@ def phrases() -> tuple[list[tuple[str, str]], list[tuple[str, str]], list[tuple[
         patients = [(alike.get(r['id'], 'none'), r['question']) for r in csv.DictReader(f, delimiter='\t') if r['part'] == 'fit']
     with open(ROOT / 'benchmarks' / 'labels' / 'paper_questions.tsv', encoding='utf-8') as f:
         stories = [r['question'] for r in csv.DictReader(f, delimiter='\t') if r['style'] == 'story']
-    known = {text for _, text in own}   # the one story that is not calm is among our own
+    known = {text for _, text in own}   # those stories that are not calm are among our own
     patients += [('none', text) for text in stories if text not in known]
     return own, real_messages() + patients, [*[('none', t) for t in asked(1, 12)], *dict.fromkeys(made(random.Random(0))[::EVERY])]
 

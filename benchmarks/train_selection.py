@@ -2,7 +2,8 @@
 
     python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY bioasq=LIBRARY both=LIBRARY
                                                                            what is learnt from (NAME= alone: the demo notes)
-    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT          on a GPU
+    python benchmarks/teach_selection.py DIR --teacher FOLDER --out SAID                on a GPU: what a large network says
+    python benchmarks/further_selection.py SAID --pairs DIR --out TAUGHT                the small one learns from it
     python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of four kinds. Written ones: questions that sessions of a language
@@ -14,9 +15,8 @@ graded by somebody blind (quote_grades.tsv). Those of papers: questions written 
 use, or do not answer, as the writer graded them (paper_questions.tsv). And others that nobody judged, sentences of notes and of papers
 near to all these questions: what the large network says of them is passed on.
 Which are near is told where the GPU is, by the vectors of the large network's base.
-The log odds of a network that did not learn from a question go into the column left_out of quote_grades.tsv, which quote_weights.py weighs
-beside the other signs.
-Each pair is learnt three times: with the question as papers would put it, as it was asked, and with a word mistyped.
+One patients' question in five is kept from both networks. The log odds of the small one for its sentences, the mean of both wordings of the
+question, go into the column left_out of quote_grades.tsv, which quote_weights.py weighs beside the other signs; of the others it is empty.
 """
 import argparse
 import csv
@@ -143,14 +143,12 @@ def ship(folder: Path, taught: Path, out: Path):
               for n, _, rest in [place(name).partition('.')]}
     head.layers.load_state_dict(layers)
     head.head.load_state_dict({name.removeprefix('head.'): w.float() for name, w in state.items() if name.startswith('head.')})
-    left_out = {rows[int(i)]['row']: round(float(np.mean(odds)), 3) for i, odds in told['left_out'].items()}   # of both wordings
-    every = table('quote_grades.tsv')
-    if not left_out: left_out = {n: r['left_out'] for n, r in enumerate(every)}   # no student left questions out: those of before stay
+    left_out, every = told['left_out'], table('quote_grades.tsv')
     with open(LABELS / 'quote_grades.tsv', 'w', encoding='utf-8', newline='') as f:
         table_out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
         table_out.writeheader()
-        for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(n, '')})
-    count, of_library = told['pairs'], lambda name: sum(r['kind'] == 'graded' and r['library'] == name for r in rows)
+        for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(str(n), '')})
+    count = told['pairs']
     used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r['kind'] == 'written' for r in rows),
                      'by sessions of a language model'),
             DataUsed('questions written for papers', 'Apache-2.0', len({r['question'] for r in rows if r['kind'] == 'papers'}),
@@ -158,9 +156,8 @@ def ship(folder: Path, taught: Path, out: Path):
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', count['graded'], 'graded by sessions of a language model'),
             DataUsed('what a network of 110 million weights says, taught by notes and grades', 'Apache-2.0',
                      sum(told['pairs'].values()), 'of pairs many of which nobody judged; its base is all-mpnet-base-v2'))
-    left, papers = told['figures'].get('student left out, the mean of both', {}), told['figures'].get('student, papers left out', {})
-    figures = [Measured(f'AUROC in {name}, of use or not, questions left out in turn', value, of_library(name)) for name, value in left.items()]
-    figures += [Measured('AUROC among sentences of one paper, of papers left out', value, told['aside']) for value in papers.values()]
+    figures = [Measured(f'AUROC in {name}, of use or not, of questions left out', value, told['n'][name])
+               for name, value in told['figures']['after'].items()]
     about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (), tuple(figures),
                   made_with(), ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
     tokenizer = Tokenizer.from_file(str(shipped('stance') / 'tokenizer.json'))
