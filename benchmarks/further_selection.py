@@ -8,9 +8,9 @@
 It begins as the network in the package, which had learnt in the same way from fewer grades, and reads pairs of a question and a sentence:
 all that were graded, each in both wordings of the question; those of papers, the judged, and a part of the others in either. Each weighs
 in with what the large network says of it, and those that were labelled with their label too. Of what comes out
-so much is taken, and of where it began the rest (`TAKEN`): that keeps what few of the new pairs speak of. The questions that the large network was
-kept from are kept from this one as well: before and after are compared on them, and on patients' questions only as far as the network in
-the package had not learnt from them earlier. TAUGHT gets answer.pt and odds.json, with what is said of
+so much is taken, and of where it began the rest (`TAKEN`): that keeps what few of the new pairs speak of. The questions that the large
+network was kept from are kept from this one as well: before and after are compared on them, and on patients' questions only as far as the
+network in the package had not learnt from them earlier. TAUGHT gets answer.pt and odds.json, with what is said of
 the sentences of patients' questions that were left out.
 """
 import argparse

@@ -20,8 +20,8 @@ with more of a say they make it promise patients too much. What it is worth on q
 cross-validation over questions; `--write` puts the weights into cpqa/data/quotes.json, with --parts those of some alone. The weights for
 comparisons there are those of benchmarks/reading.py, chosen by hand.
 Those for notes are of the answer network of the evening of November 27. Those for papers are of the network before it: learnt with that of
-the evening, from sentences of which few are of use, they made of 100 questions that were held out 40 answered, 27 of use; as they were, with
-that network, 46 and 35 (48 and 35 with the network before; all first quotes graded blind in one shuffled row, by two sessions).
+the evening, from sentences of which few are of use, they made of 100 questions that were held out 40 answered, 27 of use; as they were,
+with that network, 46 and 35 (48 and 35 with the network before; all first quotes graded blind in one shuffled row, by two sessions).
 """
 import json
 import random

@@ -40,7 +40,8 @@ class Teacher(torch.nn.Module):
     "The whole of a sentence model; first token and mean, then a number."
     def __init__(self, folder: str):
         super().__init__()
-        self.tokenizer, self.bert = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder, add_pooling_layer=False).float()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.bert = AutoModel.from_pretrained(folder, add_pooling_layer=False).float()
         width = self.bert.config.hidden_size
         self.hidden, self.drop, self.head = torch.nn.Linear(2 * width, width), torch.nn.Dropout(.1), torch.nn.Linear(width, 1)
         self.bert.get_input_embeddings().requires_grad_(False)

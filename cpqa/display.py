@@ -170,7 +170,7 @@ def differs_in_words(citation: Citation) -> str:
     return f' (the model\'s quote {" and ".join(said)})' if said else ''
 
 def _quotes_below(answer: Answer, quotes: Iterable[Citation]) -> str:
-    "The quotes of a paper that the lines above do not hold already; words of our notes without quotation marks, since no paper says them so."
+    "The quotes of a paper that the lines above do not hold already; words of our notes, which no paper says so, without quotation marks."
     above, said = '\n'.join(own_lines(answer)), lambda c: plain(c.quote) if c.source == 'note' else f'“{plain(c.quote)}”'
     return ' '.join(f'{said(c)}{differs_in_words(c)}' for c in quotes if c.quote not in above)
 

@@ -144,7 +144,8 @@ def test_ask_in_json(usual, demo):
 
 def test_ask_in_words(usual):
     said = here('ask', QUESTION)
-    for c in usual['citations']: assert c['quote'] in said and c['pmid'] in said and c['url'] in said
+    for c in usual['citations']:   # of a page the address alone is shown
+        assert c['quote'] in said and c['url'] in said and (c['pmid'] in said or not c['pmid'].isdigit())
     assert QUESTION in said and NOT_ADVICE in said and usual['library'] in said
 
 

@@ -15,7 +15,7 @@ from ..core.records import Document, MeshHeading, MeshTerm, Record
 from .study_kinds import type_of_kind
 
 # %% ../../nbs/literature/demo_notes.ipynb #c17f99f3
-_PUBLISHERS = {id: f'Page of {name}, as it was about 2018' for id, name in {
+_PUBLISHERS = {id: f'Page of {name}, as MedQuAD collected it, not a paper' for id, name in {
     'NCI': 'the US National Cancer Institute', 'MPLUS': 'MedlinePlus', 'NIHSH': 'NIHSeniorHealth',
     'GARD': 'the US Genetic and Rare Diseases Information Center', 'NHLBI': 'the US National Heart, Lung, and Blood Institute',
     'NIDDK': 'the US National Institute of Diabetes and Digestive and Kidney Diseases',
