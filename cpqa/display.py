@@ -40,7 +40,8 @@ def source_line(citation: Citation) -> str:
     ours, page = citation.source == 'note', citation.study == 'information page'
     study = '' if page and citation.journal else citation.study   # its place says so already
     who = f'Studied: {citation.studied}' if citation.studied and citation.studied not in citation.quote else ''
-    where = '' if ours and page else citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
+    a_page_of_ours = ours and not citation.label.startswith('PMID')   # its address says more than its id
+    where = '' if a_page_of_ours else citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
     since = '' if citation.year or not (about := in_pubmed_since(citation.article)) else f'In PubMed since {about}'
     parts = (citation.title, citation.journal, str(citation.year or since), study.capitalize(), who, where)
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
