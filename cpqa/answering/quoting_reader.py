@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['SIGNS', 'Among', 'MOST', 'is_aim', 'section_of', 'concludes', 'candidates', 'QuoteWeights', 'among',
            'shipped_quote_weights', 'answer_probability', 'section_share', 'matching', 'worth_reading', 'of_passages',
-           'sentence_probability', 'pick', 'best_sentences', 'strongest_first', 'standing', 'unmentioned',
-           'disagreements', 'by_label', 'trust', 'quoted', 'only_sound', 'quote_signs', 'QuotingReader',
-           'quoting_reader']
+           'sentence_probability', 'pick', 'best_sentences', 'strongest_first', 'standing', 'disagreements', 'by_label',
+           'trust', 'quoted', 'only_sound', 'quote_signs', 'QuotingReader', 'quoting_reader']
 
 # %% ../../nbs/answering/quoting_reader.ipynb #5a0fddf4
 import re
@@ -26,6 +25,7 @@ from .answer_selection import AnswerNetwork, shipped_answer
 from .citations import checked, cite, commands
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
+from .question_words import asked_words, not_held, share_held, unmentioned
 from .subject import about_it, on_kind, subject_of
 from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
@@ -44,8 +44,7 @@ from ..retrieval.encoder_contracts import directions
 from ..retrieval.dual_path import source_of
 from ..retrieval.encoders import Encoder
 from ..retrieval.openvino_models import ModelError
-from ..retrieval.patient_words import both_forms, by_kind, in_literature, without_mentioned
-from ..retrieval.spelling import CONTRACTED, word_rarity
+from ..retrieval.patient_words import both_forms, by_kind, in_literature
 
 # %% ../../nbs/answering/quoting_reader.ipynb #5f71051f
 _STUDY = '(see|assess|determine|evaluate|investigate|compare|examine|test|describe|identify|explore|find out|clarify|study)'
@@ -234,41 +233,6 @@ def standing(document: Document, span: Span) -> Span:
     if not before or start - before[-1][1] > 2: return span
     return before[-1][0], end
 
-# %% ../../nbs/answering/quoting_reader.ipynb #bf0870dd
-_MOST_UNMENTIONED, _EVERYDAY = 5, 1.15   # rarity of words that name nothing; the rarer ones among them, and who asks:
-_ASKING = frozenset('''whom whose explain helps useful dad daddy father mum mummy mom mommy mother gran grandma grandpa nan uncle aunt
-husband hubby wife partner son daughter brother sister'''.split())
-
-def _asked_words(question: str) -> list[str]:
-    words = dict.fromkeys(re.findall(r"[\w'’-]+", question))
-    plain = lambda w: w.lower().replace('’', '').replace("'", '')
-    return [w for w in words if word_rarity(plain(w)) >= _EVERYDAY and plain(w) not in CONTRACTED | _ASKING]
-
-def _not_held(question: str, held: set[str]) -> list[str]:
-    "The words of the question, asking words aside, that are not among the stems, in no form."
-    return [w for w in _asked_words(without_mentioned(question, held)) if not set(ENGLISH.analyze(w)) <= held]
-
-def _held(question: str, held: set[str]) -> float:
-    "The share of the words of the question that are among the stems, in any form; each weighs by its rarity."
-    weigh = lambda words: sum(min(word_rarity(w), 4.0) for w in words)   # a word of no book may be misspelled
-    return 1 - weigh(_not_held(question, held)) / max(1e-9, weigh(_asked_words(question)))
-
-_STORY, _PLAIN = 30, 1.3   # words: of a longer text what asks counts; rarity: what is commoner tells a reader nothing
-
-def _what_asks(question: str) -> str:
-    "Of a message with what was told the parts that ask, and what stands behind them."
-    parts = re.split(r'(?<=[.?!])\s+', question)
-    if len(question.split()) <= _STORY or len(parts) < 2: return question
-    return ' '.join(part for part in parts if '?' in part or part is parts[-1])
-
-def unmentioned(question: str, citations: Sequence[Citation]) -> list[str]:
-    """The words of what is asked, asking words and common ones aside, whose terms stand in no quote and in no title of the quoted papers;
-    of many the rarest `_MOST_UNMENTIONED`; a figure or a letter alone is none."""
-    missing = _not_held(_what_asks(question), {term for c in citations for term in ENGLISH.analyze(f'{c.title} {c.quote}')})
-    named = [w for w in missing if len(w) > 1 and not w.isdigit() and word_rarity(w.lower()) >= _PLAIN]
-    rarest = sorted(named, key=lambda w: -word_rarity(w.lower()))[:_MOST_UNMENTIONED]
-    return [w for w in named if w in rarest]
-
 # %% ../../nbs/answering/quoting_reader.ipynb #ba671f7d
 _MOST_PAIRS = 9
 
@@ -347,7 +311,7 @@ def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, 
     cosines = {name: _usual(c, g.encoder, name, weights) for name, c in (('near', near), ('title', title), ('said', said))}
     page = np.array([float(study_kind(d) == 'information page') for d, _ in found])
     opens = page * np.array([float(not d.text[:a].strip()) for d, (a, _) in found])
-    held = [_held(question, set(ENGLISH.analyze(f'{d.title} {d.text[a:b]}'))) for d, (a, b) in found]
+    held = [share_held(question, set(ENGLISH.analyze(f'{d.title} {d.text[a:b]}'))) for d, (a, b) in found]
     unasked = np.full(len(found), float(kind_of(question) != 'yesno'))
     return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': _log_odds(probability), 'sentence': _log_odds(alone), **cosines,
             'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked, 'answers': np.full(len(found), np.nan),
@@ -411,7 +375,7 @@ def _speaks_of(question: str, document: Document) -> bool:
     kind = study_kind(document)
     if kind == 'information page' or source_of(document) == 'note' and kind not in _COMPARES: return False
     held = set(ENGLISH.analyze(f'{document.title} {document.text}'))
-    return not {*_asked_words(question)[:1]} & {*_not_held(question, held)}
+    return not {*asked_words(question)[:1]} & {*not_held(question, held)}
 
 def _heard(question: str, given: _Scored, found: _Found) -> tuple[Verdict | None, list[str]]:
     "What the papers say, where a label may be given; and where each candidate points, if the network read it."
@@ -425,8 +389,8 @@ def _heard(question: str, given: _Scored, found: _Found) -> tuple[Verdict | None
     return said if heard and asks_for_label(question) else None, ways
 
 def _how_well(question: str, citations: Sequence[Citation], given: _Scored, said: Verdict | None,
-              ways: Sequence[str]) -> tuple[Remark, ...]:
-    missing, best = unmentioned(question, citations), max(c.score for c in citations)
+              ways: Sequence[str], encoder: Encoder | None) -> tuple[Remark, ...]:
+    missing, best = unmentioned(question, citations, encoder), max(c.score for c in citations)
     told = [trust(said), *disagreements(citations, ways)] if said else []
     return (*told, matching(best, given.scale), *([remark('unmentioned', words=missing)] if missing else []))
 
@@ -469,7 +433,7 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     taken, label = _quotes(reader, question, given, found, said, ways)
     if not label: taken = strongest_first(taken, given.scores, [d for d, _ in found])
     citations = _apart(cite(found[i][0], standing(*found[i]), round(float(given.scores[i]), 4)) for i in taken)
-    how = _how_well(question, citations, given, replace(said, label=label) if said else None, [ways[i] for i in taken])
+    how = _how_well(question, citations, given, replace(said, label=label) if said else None, [ways[i] for i in taken], g.encoder)
     return replace(blank, response=quoted(citations), citations=citations, abstained=False, why=how, label=label,
                    label_by='stance' if label else '', counts=said.counts if said and label else {})
 
