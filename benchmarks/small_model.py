@@ -43,7 +43,7 @@ def row(question, answer, seconds: float) -> dict:
     "What is counted of an answer."
     told, gold = answer.trace.get('model') or answer.trace.get('reader', {}), set(question.gold_pmids)
     texts = [' '.join(ENGLISH.analyze(c.text)) for c in answer.claims]
-    label = next((k for k, text in question.options.items() if text == answer.label), '')
+    label = answer.label if answer.kind == 'choice' else next((k for k, text in question.options.items() if text == answer.label), '')
     return {'kind': question.kind, 'seconds': round(seconds, 1), 'abstained': answer.abstained,
             'error': any(r.kind in UNANSWERED for r in answer.why), 'shown': bool(gold & set(told.get('shown', ()))),
             'right paper': bool(gold & set(answer.used_PMIDs)), 'twice': len(texts) - len(set(texts)), 'claims': len(texts),

@@ -5,14 +5,15 @@
 # %% auto #0
 __all__ = ['plain', 'source_line', 'counts_in_words', 'result_lines', 'by_paper', 'claim_line', 'claims_apart', 'claims_head',
            'unconfirmed_line', 'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'nearest_lines',
-           'own_lines', 'differs_in_words', 'after_lines', 'detail_lines', 'next_lines', 'question_lines',
-           'answer_text', 'answer_in_words', 'answer_html', 'answer_markdown', 'trace_text']
+           'own_lines', 'differs_in_words', 'after_lines', 'detail_lines', 'people_lines', 'next_lines',
+           'question_lines', 'answer_text', 'answer_in_words', 'answer_html', 'answer_markdown', 'trace_text']
 
 # %% ../nbs/display.ipynb #6c0307b0
 import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import date
 from html import escape
 from io import StringIO
 from typing import Any
@@ -43,7 +44,8 @@ def source_line(citation: Citation) -> str:
     a_page_of_ours = ours and not citation.label.startswith('PMID')   # its address says more than its id
     where = '' if a_page_of_ours else citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
     since = '' if citation.year or not (about := in_pubmed_since(citation.article)) else f'In PubMed since {about}'
-    parts = (citation.title, citation.journal, str(citation.year or since), study.capitalize(), who, where)
+    journal = citation.journal.replace(', as MedQuAD collected it, not a paper', ' for patients, not a paper')
+    parts = (citation.title, journal, str(citation.year or since), study.capitalize(), who, where)
     ended = (part if part[-1] in '.?!' else part + '.' for part in map(plain, parts) if part)
     became = f' ({plain(citation.status)})' if citation.status else ''
     return 'Our note on: ' * ours + ' '.join(ended).rstrip('.') + became
@@ -117,13 +119,14 @@ def confidence_in_words(confidence: float | None) -> str:
     if confidence is None: return ''
     return f'Of 100 questions with evidence like this, about {min(99, max(1, round(100 * confidence)))} are answered by it.'
 
+_OLD = 15   # years: treatment changes in them
+
 def dates_in_words(citations: tuple[Citation, ...]) -> str:
-    "From which years the cited papers are, or '' where none is known."
-    years = {c.article: c.year for c in citations}
-    known = sorted(y for y in years.values() if y is not None)
-    if not known: return ''
-    when = f'{known[0]}' if known[0] == known[-1] else f'{known[0]} to {known[-1]}'
-    return f'The sources are from {when}.' + (f' Of {_papers(n)} the year is not known.' if (n := len(years) - len(known)) else '')
+    "That all that is quoted is old, and from when; '' where some is newer, or of a year that is not known."
+    years = sorted({c.year or 9999 for c in citations})
+    if not years or years[-1] > date.today().year - _OLD: return ''
+    when = f'{years[0]}' if len(years) == 1 else f'{years[0]} to {years[-1]}'
+    return f'What is quoted here is from {when}. Treatment may have changed since: ask what is done now.'
 
 def model_line(answer: Answer) -> str:
     "Which language model wrote the answer, and what it took, or ''."
@@ -142,8 +145,9 @@ def _whole(e: Evidence) -> Citation:
     return Citation(p.doc_id, p.text, p.start, p.end, e.score, p.title, p.year, e.journal, e.url, e.source)
 
 def _listed(evidence: Iterable[Evidence]) -> list[tuple[str, str]]:
-    papers: dict[str, Evidence] = {}
-    for e in evidence: papers.setdefault(e.passage.doc_id, e)
+    papers: dict[tuple[str, bool], Evidence] = {}
+    name = lambda e: plain(e.passage.title).casefold() or e.passage.doc_id   # an abstract and its full text are one
+    for e in evidence: papers.setdefault((name(e), e.retracted), e)
     return [(source_line(_whole(e)) + ' (retracted)' * e.retracted, plain(e.url)) for e in papers.values()]
 
 def found_lines(answer: Answer) -> list[tuple[str, str]]:
@@ -153,9 +157,14 @@ def found_lines(answer: Answer) -> list[tuple[str, str]]:
 _NEAR, _FAR = 3, 0.01   # titles that are shown beside a refusal; a probability below which a passage is about something else
 
 def nearest_lines(answer: Answer) -> list[tuple[str, str]]:
-    "Beside a refusal: the papers that came nearest, with their addresses; none where a response lists what was found, or nothing is near."
+    """Beside a refusal: the papers that came nearest, by the reader if it looked, with their addresses; none where a response lists what
+    was found, or nothing is near."""
     if not answer.abstained or 'evidence' in answer.told: return []
-    return _listed([e for e in answer.evidence if not e.retracted and (e.probability is None or e.probability >= _FAR)])[:_NEAR]
+    known = [e for e in answer.evidence if not e.retracted and plain(e.passage.title)]
+    if answer.nearest is None: return _listed(e for e in known if e.probability is None or e.probability >= _FAR)[:_NEAR]
+    place = {id: n for n, id in enumerate(answer.nearest)}
+    return _listed(sorted((e for e in known if e.passage.doc_id in place), key=lambda e: place[e.passage.doc_id]))[:_NEAR]
+
 
 # %% ../nbs/display.ipynb #f395a2af
 def own_lines(answer: Answer) -> list[str]:
@@ -175,46 +184,68 @@ def _quotes_below(answer: Answer, quotes: Iterable[Citation]) -> str:
     above, said = '\n'.join(own_lines(answer)), lambda c: plain(c.quote) if c.source == 'note' else f'“{plain(c.quote)}”'
     return ' '.join(f'{said(c)}{differs_in_words(c)}' for c in quotes if c.quote not in above)
 
+_CHANCES = ('too thin', 'improbable', 'below threshold')   # reasons that are a figure: beside a refusal one reads it as one's own odds
+
 def after_lines(answer: Answer) -> list[str]:
-    "What is said below the sources: the reason, how new, by which model."
+    "What is said below the sources: the reason, how old, by which model."
     once = ('confirmed', 'failed') if unconfirmed_line(answer) else ()   # that line says it
-    why = all_in_words(r for r in answer.why if r.kind not in once)
+    why = all_in_words(r for r in answer.why if r.kind not in (*once, *_CHANCES))
     return [line for line in (plain(why), dates_in_words(answer.citations), model_line(answer)) if line]
 
 def detail_lines(answer: Answer) -> list[str]:
-    "How sure the answer is, and for each paper where its quotes stand and how well they match."
-    sure = '' if answer.abstained else confidence_in_words(answer.confidence)
+    "How sure the answer is, or by which figure it was refused, and for each paper where its quotes stand and how well they match."
+    figure = plain(all_in_words(r for r in answer.why if r.kind in _CHANCES))
+    sure = figure if answer.abstained else confidence_in_words(answer.confidence)
     of = lambda c, quotes: f' of {plain(c.pmid)}' if len({q.pmid for q in quotes}) > 1 else ''   # abstract or full text
     places = [f'{n}. ' + '; '.join(f'characters {c.start}–{c.end}{of(c, quotes)}, match {c.score:.2f}' for c in quotes)
               for n, quotes in enumerate(by_paper(answer.citations), 1)]
     return [line for line in (sure, *places) if line]
 
 # %% ../nbs/display.ipynb #f395a2b0
-_NEXT = ('You can ask PubMed itself (--source pubmed), or put the question to people: in the US the National Cancer Institute '
-         '(1-800-422-6237), in the UK Macmillan Cancer Support (0808 808 00 00) and the NHS answer free of charge. Something new that '
-         'you see or feel, such as a lump, blood, or a change that stays, should be shown to a doctor.')
-_NEAREST = 'Nearest here, though it may be about something else:'
+_PEOPLE = ('People who answer such questions free of charge:',
+           'in the US the National Cancer Institute (1-800-422-6237, cancer.gov);',
+           'in the UK Macmillan Cancer Support (0808 808 00 00) and the NHS (nhs.uk);',
+           'and those who treat you or the person you care for.')
+_LARGER = 'A larger library may hold more; PubMed itself is asked by --source pubmed.'
+_NEAREST = 'The nearest titles, which may be about something else:'
 
-def next_lines(answer: Answer) -> list[str]:
-    "What the library covers, and what a person can do, after a refusal."
-    return [line for line in (plain(answer.covers), _NEXT) if line] if answer.abstained else []
+def people_lines(answers: Sequence[Answer]) -> list[str]:
+    "Where a person is answered, if one of the answers is a refusal that promises no papers."
+    return [*_PEOPLE] if any(a.abstained and 'evidence' not in a.told for a in answers) else []
+
+def next_lines(answers: Sequence[Answer]) -> list[str]:
+    "What the library covers, and where else to look, if one of the answers is a refusal."
+    refused = [a for a in answers if a.abstained]
+    return [line for line in (plain(refused[0].covers), _LARGER) if line] if refused else []
+
+_MOST_SHOWN = 1500   # letters of a message
 
 def question_lines(answer: Answer) -> list[str]:
-    "The question, a long message cut short, and what was read as the question in it."
+    "The question, a very long message cut short between words, and what was searched for in its place."
     asked = plain(answer.question)
-    return [short(asked, 300), f'Read as: {plain(answer.read_as)}'] if answer.read_as else [asked]
+    if len(asked) > _MOST_SHOWN: asked = asked[:_MOST_SHOWN].rpartition(' ')[0] + ' …'
+    return [asked, f'Searched for: {plain(answer.read_as)}'] if answer.read_as else [asked]
+
 
 # %% ../nbs/display.ipynb #f395a2b1
+def _source_text(mark: str, line: str, url: str) -> list[Text]:
+    "A source and its address, which is not broken: a terminal makes a link of what is whole."
+    return [Text(f'{mark} {line}', style='italic'), *[Text(f'   {url}', style='italic', no_wrap=True, overflow='ignore')] * bool(url)]
+
 def _sources(answer: Answer) -> list[Text]:
     blocks = []
     for n, quotes in enumerate(by_paper(answer.citations), 1):
         quoted = _quotes_below(answer, quotes)
         blocks += [Text(f'{n}. {quoted}')] if quoted else []
-        blocks.append(Text(f'{"  " if quoted else f"{n}."} {source_line(quotes[0])}\n   {plain(quotes[0].url)}', style='italic'))
+        blocks += _source_text('  ' if quoted else f'{n}.', source_line(quotes[0]), plain(quotes[0].url))
     return blocks
 
-def _one_answer(answer: Answer, details: bool) -> list[Any]:
-    "The question and all that answers it."
+def _terms(answer: Answer) -> list[Text]:
+    if not answer.terms: return []
+    return [Text('\n'.join(['\n' * (not answer.abstained) + 'In plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]) + '\n')]
+
+def _one_answer(answer: Answer, details: bool, people: Sequence[str]) -> list[Any]:
+    "The question and all that answers it, or `people` who may."
     asked = Text('\n'.join(question_lines(answer)), 'bold', no_wrap=False, overflow='fold')   # the box of a file is wrapped too
     blocks: list[Any] = [Panel(asked)]
     if result := result_lines(answer): blocks.append(Text('\n'.join(map(plain, result)) + '\n', style='bold'))
@@ -222,22 +253,26 @@ def _one_answer(answer: Answer, details: bool) -> list[Any]:
     if claims_apart(answer):
         said = [f'- {claim_line(c, answer.citations)}' for c in answer.claims if details or any(c.holds for c in answer.claims)]
         blocks.append(Text('\n'.join([claims_head(answer.claims), *said]) + '\n'))
+    if answer.abstained: blocks += [*_terms(answer), *[Text('\n- '.join(people) + '\n')] * bool(people)]
     if near := nearest_lines(answer): blocks.append(Text(_NEAREST))
-    blocks += [Text(f'{n}. {line}\n   {url}', style='italic') for n, (line, url) in enumerate(near or found_lines(answer), 1)]
+    blocks += [text for n, found in enumerate(near or found_lines(answer), 1) for text in _source_text(f'{n}.', *found)]
     blocks += _sources(answer)
     gap = '\n' * bool(near or answer.citations or 'evidence' in answer.told)
-    blocks.append(Text(gap + '\n'.join([*after_lines(answer), *next_lines(answer)])))
+    if after := after_lines(answer): blocks.append(Text(gap + '\n'.join(after)))
     if details and (more := detail_lines(answer)): blocks.append(Text('\n'.join(['\nDetails', *more]), style='dim'))
-    if answer.terms:
-        blocks.append(Text('\n'.join(['\nIn plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]) + '\n'))
+    if not answer.abstained: blocks += _terms(answer)
     return blocks
+
+def _refused(every: Sequence[Answer]) -> Answer | None: return next((a for a in every if a.abstained), None)   # names who may answer
 
 def answer_text(answer: Answer, details: bool = False) -> Group:
     "An answer as a rich renderable: first words if need be, question, result, response, claims, numbered sources, and the notes."
     if answer.kind == 'help': return Group(*[Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first))   # these words alone
     blocks: list[Any] = [Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first)
-    for one in (answer, *answer.further): blocks += _one_answer(one, details)
-    blocks += [Text(f'Note: {plain(note)}', style='bold') for one in (answer, *answer.further) for note in one.notes]
+    every = (answer, *answer.further)
+    blocks += [Text(f'Note: {plain(note)}', style='bold') for one in every for note in one.notes]
+    for one in every: blocks += _one_answer(one, details, people_lines([one]) if one is _refused(every) else ())
+    if more := next_lines(every): blocks.append(Text('\n' + '\n'.join(more)))
     blocks.append(Text(f'Searched: {plain(answer.library)}. {plain(answer.note)}', style='dim'))
     return Group(*blocks)
 
@@ -278,20 +313,23 @@ def _found_html(line: str, url: str) -> str:
 def _items(tag: str, lines: Iterable[str]) -> str: return f'<{tag}>{"".join(all_)}</{tag}>' if (all_ := list(lines)) else ''
 
 # %% ../nbs/display.ipynb #13a94290
-def _one_html(answer: Answer) -> str:
-    "The question and all that answers it."
+def _one_html(answer: Answer, people: Sequence[str]) -> str:
+    "The question and all that answers it, or `people` who may."
     near, details = nearest_lines(answer), detail_lines(answer)
     apart = claims_apart(answer)
     claims = [_claim_html(c, answer.citations) for c in answer.claims] if apart and any(c.holds for c in answer.claims) else []
     terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
+    terms_html = _lines_html(['In plain words'], strong=True) + _items('ul', terms) if terms else ''
     parts = [_lines_html([*question_lines(answer), *result_lines(answer)], strong=True),
              _lines_html(own_lines(answer), citations=answer.citations),
-             _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if apart else '', _lines_html([_NEAREST] if near else []),
+             _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if apart else '',
+             terms_html if answer.abstained else '', _lines_html(people[:1]) + _items('ul', (f'<li>{escape(p)}</li>' for p in people[1:])),
+             _lines_html([_NEAREST] if near else []),
              _items('ol', [_found_html(*found) for found in (near or found_lines(answer))]),
              _items('ol', [_source_html(answer, quotes) for quotes in by_paper(answer.citations)]),
-             _lines_html([*after_lines(answer), *next_lines(answer)]),
+             _lines_html(after_lines(answer)),
              f'<details><summary>Details</summary>{_lines_html(details)}</details>' if details else '',
-             _lines_html(['In plain words'], strong=True) + _items('ul', terms) if terms else '']
+             '' if answer.abstained else terms_html]
     return ''.join(parts)
 
 _CARD = '<div class="cpqa-answer" style="max-width: 46em; overflow-wrap: anywhere; border-left: .2em solid; padding-left: 1em">'
@@ -300,8 +338,9 @@ def answer_html(answer: Answer) -> str:
     "An answer as HTML: everything escaped, links only to https addresses, no colours."
     if answer.kind == 'help': return _CARD + _lines_html([answer.first], strong=True) + '</div>'   # these words alone
     every = (answer, *answer.further)
-    return (_CARD + _lines_html([answer.first], strong=True) + ''.join(map(_one_html, every))
-            + _lines_html((f'Note: {note}' for one in every for note in one.notes), strong=True)
+    shown = (_one_html(one, people_lines([one]) if one is _refused(every) else ()) for one in every)
+    notes = [f'Note: {note}' for one in every for note in one.notes]
+    return (_CARD + _lines_html([*filter(None, [answer.first]), *notes], strong=True) + ''.join(shown) + _lines_html(next_lines(every))
             + f'<p><small>Searched: {escape(plain(answer.library))}. {escape(plain(answer.note))}</small></p></div>')
 
 # %% ../nbs/display.ipynb #a71d0002
@@ -315,18 +354,21 @@ def _source_markdown(n: int, answer: Answer, quotes: list[Citation]) -> str:
     quoted, source = _quotes_below(answer, quotes), _link(source_line(quotes[0]), quotes[0].url)
     return f'{n}. {_md(quoted)}\\\n   {source}' if quoted else f'{n}. {source}'
 
-def _one_markdown(answer: Answer, details: bool) -> list[str]:
-    "The blocks of an answer: the question, and all that answers it."
+def _one_markdown(answer: Answer, details: bool, people: Sequence[str]) -> list[str]:
+    "The blocks of an answer: the question, and all that answers it, or `people` who may."
     asked, *read_as = question_lines(answer)
     near, more = nearest_lines(answer), detail_lines(answer) if details else []
     claims = [f'- {_md(claim_line(c, answer.citations))}' for c in answer.claims if details or any(c.holds for c in answer.claims)]
+    terms = ['**In plain words**', '\n'.join(f'- **{_md(t)}**: {_md(m)}' for t, m in answer.terms.items())] if answer.terms else []
     return [f'## {_md(asked)}', *(f'**{_md(line)}**' for line in (*read_as, *result_lines(answer))), *map(_md, own_lines(answer)),
-            *([_md(claims_head(answer.claims)), '\n'.join(claims)] if claims_apart(answer) else []), *([_NEAREST] if near else []),
+            *([_md(claims_head(answer.claims)), '\n'.join(claims)] if claims_apart(answer) else []),
+            *(terms if answer.abstained else []), '\n'.join(f'- {_md(p)}' if n else f'{_md(p)}\n' for n, p in enumerate(people)),
+            *([_NEAREST] if near else []),
             '\n'.join(f'{n}. {_link(*found)}' for n, found in enumerate(near or found_lines(answer), 1)),
             '\n'.join(_source_markdown(n, answer, quotes) for n, quotes in enumerate(by_paper(answer.citations), 1)),
-            *map(_md, (*after_lines(answer), *next_lines(answer))),
+            *map(_md, after_lines(answer)),
             *(['**Details**', '\n'.join(f'- {_md(line)}' for line in more)] if more else []),
-            *(['**In plain words**', '\n'.join(f'- **{_md(t)}**: {_md(m)}' for t, m in answer.terms.items())] if answer.terms else [])]
+            *([] if answer.abstained else terms)]
 
 # %% ../nbs/display.ipynb #a71d0003
 def answer_markdown(answer: Answer, details: bool = False) -> str:
@@ -334,8 +376,9 @@ def answer_markdown(answer: Answer, details: bool = False) -> str:
     first = [f'**{_md(answer.first)}**'] if answer.first else []
     if answer.kind == 'help': return ''.join(first)   # these words alone
     every = (answer, *answer.further)
-    blocks = [*first, *(block for one in every for block in _one_markdown(one, details)),
-              *(f'**Note: {_md(note)}**' for one in every for note in one.notes), f'*Searched: {_md(answer.library)}. {_md(answer.note)}*']
+    shown = (_one_markdown(one, details, people_lines([one]) if one is _refused(every) else ()) for one in every)
+    blocks = [*first, *(f'**Note: {_md(note)}**' for one in every for note in one.notes), *(block for blocks in shown for block in blocks),
+              *map(_md, next_lines(every)), f'*Searched: {_md(answer.library)}. {_md(answer.note)}*']
     return '\n\n'.join(filter(None, blocks))
 
 # %% ../nbs/display.ipynb #09acc242

@@ -23,7 +23,7 @@ from .core.errors import CpqaError
 from .core.storage import beside, cache_dir, elsewhere, sha256
 from .core.progress import Progress, shown_progress
 from .core.records import PLACES, Document
-from .literature.demo_notes import DEMO_FILE, demo_notes
+from .literature.demo_notes import DEMO_FILE, PUBLISHERS, demo_notes
 from .literature.article_files import READABLE, read_file
 from .literature.library import FORMAT, Library, LibraryError, Origin, Ready, RecordSource, build_library, is_library
 from .literature.harvest import PageRecords, spooling
@@ -258,7 +258,8 @@ def demo_library(
     load: Callable[[], Encoder] = EmbeddedEncoder,    # gives that one, if it has to be built
 ) -> Library:
     "The library of the demo notes, built now if the cache does not hold it."
-    made_of = [sha256(DEMO_FILE), encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS, PLACES]
+    made_of = [sha256(DEMO_FILE), encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS, PLACES,
+               PUBLISHERS]
     def build(folder: Path) -> Library:
         known = KnownVectors(encoder or load(), DEMO_VECTORS)
         return build_index([n.document() for n in demo_notes()], folder, progress=progress, wait=300, encoder=known)

@@ -51,7 +51,8 @@ from .answering.question_kinds import kind_of
 from .answering.quoting_reader import among
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader
 from .answering.replies import Options
-from .answering.safety import first_words, language_note, treatment_note, words_alone, words_with_errors
+from .answering.safety import help_for, language_note, words_alone, words_with_errors
+from .answering.situations import situation_notes, situations
 from .answering.support import ClaimSupport
 
 # %% ../nbs/pipeline.ipynb #59546868
@@ -144,6 +145,11 @@ class _Engines:
     def encoder(self) -> Encoder:
         named = self.named_encoder
         with self.loading.stage('load_model'): return encoder_of(named, self.progress)
+
+    @property
+    def loaded_encoder(self) -> Encoder | None:
+        "The encoder, if it was needed yet."
+        return vars(self).get('encoder')
 
     @cached_property
     def pubmed_vectors(self) -> PubMedVectors:
@@ -499,10 +505,10 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
     message = message.encode('utf-8', 'replace').decode()
     if alone := words_alone(message): return _help(message, alone)
     answer, *further = (_one_answered(qa, question, kind, options, on_text) for question in asked)
-    first = first_words(message)
+    kind_of_help, first = help_for(message)
     cited = [c.study for a in (answer, *further) for c in a.citations]
-    if first and {*cited} != {'information page'}: return _help(message, first)
-    said = [note for note in (treatment_note(message), language_note(message)) if note]
+    if first and kind_of_help != 'dying' and {*cited} != {'information page'}: return _help(message, first)
+    said = [*situation_notes(situations(message, qa.engines.loaded_encoder) if not first else ()), *filter(None, [language_note(message)])]
     return replace(answer, question=message, first=first, notes=(*said, *answer.notes),
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
 

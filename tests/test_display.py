@@ -1,6 +1,7 @@
 """Answers as people see them: a page that a real parser reads, a terminal that nothing steers, and one record behind both."""
 import json
 import re
+from datetime import date
 
 import pytest
 from conftest import cases
@@ -12,9 +13,9 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from cpqa.core.records import NOT_ADVICE, Answer, CheckedClaim, Citation, Document
-from cpqa.core.remarks import said
+from cpqa.core.remarks import remark, said
 from cpqa.testing.toy_corpus import TOY
-from cpqa.display import answer_html, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line
+from cpqa.display import answer_html, answer_markdown, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line
 from cpqa.libraries import build_index
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.sources import Scope
@@ -87,19 +88,19 @@ def test_no_colour_is_fixed():
 # ---- the same in both, and in the order a person needs
 
 def test_page_and_terminal_say_the_same():
-    one = Answer('Does it help?', 'It does.', (cited('Tamoxifen helped.'),), why=(said('Close.'),), library='toy', kind='yesno',
+    one = Answer('Does it help?', 'It does.', (cited('Tamoxifen helped.', year=1999),), why=(said('Close.'),), library='toy', kind='yesno',
                  label='yes', counts={'for': 2}, confidence=0.91, model='m-1',
                  usage={'calls': 1, 'input_tokens': 10, 'output_tokens': 5, 'ms': 900.0, 'cost': 0.002}, first='Call 112.',
                  terms={'relapse': 'It came back.'}, notes=('A route failed',),
                  claims=(CheckedClaim('It helps.', (cited('Tamoxifen helped.'),), support=0.9),
                          CheckedClaim('It cures.', why=said('no quote carries it'))))
-    order = ['Call 112.', 'Does it help?', 'Answer: yes', 'Of 2 papers read, 2 point to yes.', 'It does.',
+    order = ['Call 112.', 'Note: A route failed', 'Does it help?', 'Answer: yes', 'Of 2 papers read, 2 point to yes.', 'It does.',
              '1 of 2 claims passed the check; do not rely on the others:', 'It helps. [1] (support 0.90 of 1)',
-             'NOT SUPPORTED: It cures. (no quote carries it)', '“Tamoxifen helped.”', 'A paper. 2019. PMID 7', 'Close.',
-             'The sources are from 2019.',
+             'NOT SUPPORTED: It cures. (no quote carries it)', '“Tamoxifen helped.”', 'A paper. 1999. PMID 7', 'Close.',
+             'What is quoted here is from 1999. Treatment may have changed since',
              'Written by the language model m-1 (1 call, 10 tokens read, 5 tokens written, 0.9 s, 0.0020 US dollars).',
              'Details', 'about 91 are answered', 'characters 3–20', 'In plain words',
-             'relapse', 'It came back.', 'Note: A route failed', 'Searched: toy.', NOT_ADVICE]
+             'relapse', 'It came back.', 'Searched: toy.', NOT_ADVICE]
     for text in (page(one).text_content(), shown(one, 2000, details=True)):
         places = [text.find(part) for part in order]
         assert -1 not in places and places == sorted(places), dict(zip(order, places))
@@ -113,16 +114,16 @@ def test_a_plain_answer_has_nothing_new():
     lines = [line.strip(' │╭╮╰╯─') for line in shown(plain).splitlines()]
     assert [line for line in lines if line][:5] == ['Q?', '1. “q”', 'A paper. PMID 7', 'https://pubmed.ncbi.nlm.nih.gov/7/', 'Close.']
     assert 'characters 3–4, match 0.70' in shown(plain, details=True) and 'characters' not in shown(plain)
-    for word in ('Answer', 'claim', 'Written', 'plain words', 'Of 100', 'None', 'sources are'): assert word not in shown(plain)
+    for word in ('Answer', 'claim', 'Written', 'plain words', 'Of 100', 'None', 'is from'): assert word not in shown(plain)
 
 
 def test_a_message_and_its_second_question():
     second = Answer('And tea?', 'Nothing on tea.', abstained=True, notes=('tea was not found',))
-    one = Answer('A long story. ' * 60, '“q” [PMID 7]', (cited('q'),), library='toy', read_as='Does it help?', further=(second,))
+    one = Answer('A long story. ' * 160, '“q” [PMID 7]', (cited('q'),), library='toy', read_as='Does it help?', further=(second,))
     for text in (shown(one, 2000), page(one).text_content()):
-        order = [text.find(part) for part in ('A long story.', 'Read as: Does it help?', '“q”', 'And tea?', 'Nothing on tea.',
-                                              'Note: tea was not found', 'Searched: toy.')]
-        assert -1 not in order and order == sorted(order) and text.count('A long story.') < 25 and text.count('Searched') == 1
+        order = [text.find(part) for part in ('Note: tea was not found', 'A long story.', 'Searched for: Does it help?', '“q”', 'And tea?', 'Nothing on tea.',
+                                              'Searched: toy.')]
+        assert -1 not in order and order == sorted(order) and text.count('A long story.') < 110 and text.count('Searched:') == 1
     assert Answer.from_json(one.to_json()) == one
 
 
@@ -149,10 +150,21 @@ def test_counts(counts, said): assert counts_in_words(counts) == said
 def test_no_confidence_is_certainty(p, n): assert f'about {n} are' in confidence_in_words(p)
 
 
-def test_dates():
-    assert dates_in_words((cited('a', year=2001), cited('b', pmid='8', year=2020))) == 'The sources are from 2001 to 2020.'
-    assert dates_in_words((cited('a', year=None),)) == '' and dates_in_words((cited('a'), cited('b', pmid='8', year=None),
-        cited('c', pmid='9', year=None))).endswith('Of 2 papers the year is not known.')
+def test_what_is_old_is_said_to_be():
+    old = [cited('a', year=2001), cited('b', pmid='8', year=2009)]
+    assert 'from 2001 to 2009.' in dates_in_words((*old,)) and 'from 2001.' in dates_in_words((old[0],))
+    assert not any(dates_in_words((*old, cited('c', pmid='9', year=year))) for year in (date.today().year, None)) and not dates_in_words(())
+
+
+def test_a_refusal_names_people_once_and_no_figure():
+    thin = remark('improbable', score=0.04, least=0.5)
+    one = Answer('Will it shrink?', 'Nothing.', abstained=True, why=(thin,), covers='Mostly tea.', library='toy')
+    two = replace(one, further=(replace(one, question='And tea?'),))
+    for text in (shown(two, 2000), page(two).text_content(), answer_markdown(two)):
+        assert text.count('0808 808') == text.count('Mostly tea.') == text.count('--source pubmed') == 1 and text.count('Nothing.') == 2
+        assert text.find('Nothing.') < text.find('0808') < text.find('And tea?') < text.find('Mostly tea.')
+    assert ' in 100' not in shown(two) and 'about 4 in 100' in shown(two, details=True) and 'about 4 in 100' in page(two).text_content()
+    assert '0808' not in shown(replace(one, abstained=False))
 
 
 def test_a_price_that_is_not_known_is_not_zero():

@@ -56,6 +56,12 @@ def test_hard_words_come_before_everyday_words():
     assert len(explained(text, most=99)) == 7 and explained(text, most=-1) == {}
 
 
+def test_the_word_of_the_text_is_explained():
+    assert list(explained('Relapse was rare under active surveillance; BRCA2 and CA125 were told.')) == [
+        'relapse', 'active surveillance', 'BRCA2', 'CA125']
+    assert not {'grade 3', 'grade 3-4'} & {*explained('A grade 3 tumour of 2 cm')} and explained('Grade 3 toxicity was rare.')
+
+
 def test_abbreviations_are_spelled_out():
     assert list(explained('PFS was 9 months (HR 0.5, 95% CI 0.3-0.8).')) == ['PFS (progression-free survival)', 'HR (hazard ratio)',
         '95% CI (confidence interval)']
@@ -97,7 +103,7 @@ def test_scope_notes_of_diseases_and_drugs(tmp_path):
                                                   ('Melanoma', 'Not ours.')]
     both = Vocabulary(glossary(), terms)
     said = explained('Doll disease, visitors, toyazole and melanoma', vocabulary=both)
-    assert list(said) == ['Toyitis', 'Toyazole', 'melanoma'] and said['Toyazole'].endswith('(MeSH)') and 'Not ours' not in said['melanoma']
+    assert list(said) == ['Doll Disease', 'Toyazole', 'melanoma'] and said['Toyazole'].endswith('(MeSH)') and 'Not ours' not in said['melanoma']
 
 
 @pytest.mark.parametrize('data', [b'', b'<html></html>', b'<DescriptorRecordSet><DescriptorRecord>', b'mesh_id,mesh_name\n',

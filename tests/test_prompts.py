@@ -121,7 +121,9 @@ def test_the_first_five_documents_and_the_ten_best():
     assert made['stuhlmann'].used == tuple(str(i) for i in range(12, 2, -1))          # as they were reranked
     assert made['passages'].used == tuple(str(i) for i in range(12, 0, -1))
     assert made['cot'].used == made['adaptive'].used == ()
-    assert list(data_of(made['stuhlmann'])['documents'][0]) == ['title', 'PMID', 'content', 'relevance_score']
+    assert list(data_of(made['stuhlmann'])['documents'][0]) == ['PMID', 'title', 'content', 'relevance_score']
+    nothing = fitted('stuhlmann', 'Which drug?', [], documents, window=100_000)   # no passage had a positive score
+    assert nothing.used == () and fitted('documents', 'Which drug?', [], documents, window=100_000).used == tuple('12345')
 
 
 def test_real_documents_fit(data_dir):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from cpqa import CancerQA
 from cpqa.answering.danger_network import message_windows, shipped_danger
 from cpqa.answering.readers import Reading
+from cpqa.answering.situations import SAID
 from cpqa.answering.safety import ABROAD, FIRST, danger, danger_model, first_words, language_note, tidied, words_alone
 from cpqa.core.languages import language_of
 from cpqa.core.records import Answer
@@ -324,7 +325,7 @@ def test_real_questions_are_no_emergencies(data_dir):
 
 
 def test_every_first_sentence_names_a_number_to_call():
-    assert set(danger_model().kinds) == {'none', *FIRST}
+    assert {*danger_model().kinds, 'dying'} == {'none', *FIRST}
     for said in FIRST.values(): assert '112' in said and '911' in said and len(said) < 500 and said.endswith('.')
     assert all('988' in FIRST[kind] and '116 123' in FIRST[kind] for kind in ('self-harm', 'another'))
     assert all('findahelpline.com' in row[2] for row in ABROAD.values())
@@ -446,5 +447,11 @@ def test_a_search_for_documents_says_what_must_be_said_first_and_lists_them():
 def test_who_thinks_of_stopping_a_treatment_is_told_to_ask_first():
     for question in ('Can I stop tamoxifen early? The hot flushes are killing me.', 'i want a break from chemo'):
         shown = good('ask', question, how=inside)
-        assert 'Do not stop, pause or change a treatment' in ' '.join(shown.split())
-    assert 'Do not stop, pause' not in good('ask', 'How do I stop smoking?', how=inside)
+        assert SAID['stopping'] in ' '.join(shown.split())
+    assert SAID['stopping'] not in ' '.join(good('ask', 'How do I stop smoking?', how=inside).split())
+
+
+def test_who_sits_beside_a_dying_person_gets_an_answer_too():
+    question = "Dad's hospice nurse says days. He has stopped drinking and his breathing rattles. Is he suffering?"
+    said = ' '.join(good('ask', question, how=inside).split())
+    assert said.startswith(FIRST['dying']) and question in said and FIRST['emergency'] not in said and SAID['side effect'] not in said

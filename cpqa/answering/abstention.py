@@ -125,8 +125,8 @@ def confidence(
 
 # %% ../../nbs/answering/abstention.ipynb #513b9b29
 ABSTAIN_BELOW = 0.3
-NOTHING = ('Nothing in this library answers the question surely enough. '
-           'Try naming the cancer, the drug or the test in other words, or search a larger library.')
+NOTHING = ('Nothing found here answers this well enough to rest on. That is a gap in what was searched, and says nothing about you or '
+           'the person you care for.')
 
 class Grounds(NamedTuple):
     "What is known where it is decided whether to answer; None: not known, or not yet."

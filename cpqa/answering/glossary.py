@@ -82,14 +82,19 @@ class Vocabulary:
 def _own() -> Vocabulary: return Vocabulary(glossary())
 
 # %% ../../nbs/answering/glossary.ipynb #70158b88
+def _as_found(form: str, name: str) -> str:
+    "The word as it stands in the text; a short form with what it is short for."
+    short = lambda words: any(map(is_short, words.split()))
+    return f'{form} ({name})' if form != name and short(form) and not short(name) else form
+
 def explained(text: str, most: int = 6, vocabulary: Vocabulary | None = None) -> dict[str, str]:
     """What the first `most` hard words of a text mean, in the order of the text; `vocabulary`: the terms to use, or None for those of
     the package."""
     found = (vocabulary or _own()).find(text)
     hardest = {term.name for term, _ in sorted(found, key=lambda f: f[0].everyday)[:max(0, most)]}
-    return {term.name if form == term.name or not any(map(is_short, form.split())) else f'{form} ({term.name})': term.means
-            + (f' ({term.source})' if term.source else '')
-            for term, form in found if term.name in hardest}
+    named = {term.name: (form, term) for term, form in found if term.name in hardest}
+    return {_as_found(form, term.name): term.means + (f' ({term.source})' if term.source else '') for form, term in named.values()}
+
 
 # %% ../../nbs/answering/glossary.ipynb #5a0e0002
 _SHORT = re.compile(r'(?<![\w-])(?=\w*[A-Z]\w*[A-Z])[A-Za-z][A-Za-z0-9]{1,8}(?![\w-])')

@@ -146,7 +146,7 @@ _PASSAGES = Prompt(
 _STUHLMANN = Prompt(
     'stuhlmann', 'Stuhlmann et al., Figure 2: a reply with response and used_PMIDs, from the ten documents that were reranked best. Ours '
                  'gives short results a field of their own, and is laid out otherwise: question and documents stand in one JSON object, '
-                 'these as a list and not as doc1, doc2, with the title before the PMID; they warn of no orders in a document, we do',
+                 'these as a list and not as doc1, doc2; they warn of no orders in a document, we do',
     'You are an assistant who puts together answers to medical questions from scientific documents, the most relevant first. Use only '
     'what the documents say. '
     'Think step by step before you answer, and be as accurate as you can. The answer goes into "response", the PMIDs of all the '
@@ -180,14 +180,15 @@ def _chosen(prompt: Prompt, evidence: Sequence[Evidence], documents: Mapping[str
     if prompt.context == 'none': return []
     if prompt.context == 'passages':
         return [(documents[e.passage.doc_id], e, e.passage.text) for e in evidence if e.passage.doc_id in documents]
-    order = [i for i in best if i in documents] if prompt.by_evidence and best else list(documents)
+    order = [i for i in best if i in documents] if prompt.by_evidence else list(documents)
     return [(documents[i], best.get(i), documents[i].text) for i in order if documents[i].text or documents[i].title]
 
 def shown(prompt: Prompt, evidence: Sequence[Evidence], documents: Mapping[str, Document]) -> tuple[list[dict[str, Any]], int]:
     "What is told of each passage or document that the prompt shows, best first; and how many retracted ones were left out."
     chosen = _chosen(prompt, evidence, documents)
     sound = [c for c in chosen if not (c[0].void or c[1] and c[1].retracted)]
-    told = [{k: v for k, v in _told(*c).items() if k in prompt.fields and v not in (None, '')} for c in sound[:prompt.most or None]]
+    values = [_told(*c) for c in sound[:prompt.most or None]]
+    told = [{k: v[k] for k in prompt.fields if v.get(k) not in (None, '')} for v in values]
     return told, len(chosen) - len(sound)
 
 # %% ../../nbs/answering/prompts.ipynb #faae8c1b

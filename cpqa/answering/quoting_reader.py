@@ -25,7 +25,7 @@ from .answer_selection import AnswerNetwork, shipped_answer
 from .citations import checked, cite, commands
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
-from .question_words import asked_words, not_held, share_held, unmentioned
+from .question_words import content_words, not_held, share_held, unmentioned
 from .subject import about_it, on_kind, subject_of
 from .stance import Stance, StanceModel, in_context, order_is_told, shipped_stance
 from .trial_comparisons import ps_say
@@ -375,7 +375,7 @@ def _speaks_of(question: str, document: Document) -> bool:
     kind = study_kind(document)
     if kind == 'information page' or source_of(document) == 'note' and kind not in _COMPARES: return False
     held = set(ENGLISH.analyze(f'{document.title} {document.text}'))
-    return not {*asked_words(question)[:1]} & {*not_held(question, held)}
+    return not {*content_words(question)[:1]} & {*not_held(question, held)}
 
 def _heard(question: str, given: _Scored, found: _Found) -> tuple[Verdict | None, list[str]]:
     "What the papers say, where a label may be given; and where each candidate points, if the network read it."
@@ -419,6 +419,12 @@ def _apart(citations: Iterable[Citation]) -> tuple[Citation, ...]:
     return tuple(c for c in every if not any(inside(c, o) for o in every))
 
 # %% ../../nbs/answering/quoting_reader.ipynb #e89aa754
+_NEAR = 0.15   # what scores less is hardly ever on the subject
+
+def _nearest(given: _Scored, found: _Found) -> tuple[str, ...]:
+    "The ids of the documents whose best sentences come nearest to an answer, the nearest first."
+    return tuple(dict.fromkeys(found[i][0].id for i in given.order if given.scores[i] >= _NEAR))
+
 def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     "What `QuotingReader.read` does, but for the check of each quote."
     question = g.meant or g.question
@@ -428,7 +434,8 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     given = _scored(reader, question, found, g)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=_best(given), notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')
-    if why := abstention(_grounds(reader, given, g, len(every) - len(about))): return replace(blank, why=(why,))
+    if why := abstention(_grounds(reader, given, g, len(every) - len(about))):
+        return replace(blank, why=(why,), nearest=_nearest(given, found))
     said, ways = _heard(question, given, found)
     taken, label = _quotes(reader, question, given, found, said, ways)
     if not label: taken = strongest_first(taken, given.scores, [d for d, _ in found])

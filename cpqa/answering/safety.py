@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FIRST', 'ABROAD', 'ON_ITS_OWN', 'tidied', 'word_marks', 'readings', 'DangerModel', 'danger_model', 'kinds_chances',
            'danger_outputs', 'marks_chances', 'group_chances', 'network_chances', 'danger', 'help_for', 'first_words',
-           'words_alone', 'words_with_errors', 'language_note', 'treatment_note']
+           'words_alone', 'words_with_errors', 'language_note']
 
 # %% ../../nbs/answering/safety.ipynb #d295f39a
 import re
@@ -20,7 +20,7 @@ from zlib import crc32
 import numpy as np
 
 from .danger_network import DANGERS, FIRST_HELP, MOST_READ, HARM, message_windows, shipped_danger
-from .subject import medicines_named
+from .situations import situations
 from ..core.errors import MissingExtra
 from ..core.languages import language_of
 from ..core.word_lists import word_lists
@@ -44,6 +44,8 @@ FIRST = {
              f'or {_CALL} if you cannot reach them or it gets worse.',
     'urgent': 'Signs like these can become dangerous within hours in somebody with cancer: call the emergency line of your treatment '
               f'team now, or {_CALL} if you cannot reach them or it gets worse.',
+    'dying': 'If somebody who is dying seems in pain, frightened or short of breath, call their palliative care or district nurses, by day '
+             f'or night. If nobody there can be reached, call {_CALL}.',
 }
 
 # %% ../../nbs/answering/safety.ipynb #7b0a649a
@@ -210,6 +212,7 @@ def help_for(question: str) -> tuple[str, str]:
         for kind, pattern in (('self-harm', dying), ('emergency', urgent)):
             if re.search(pattern, text): return kind, f'{FIRST[kind]} {said}'
     kind = danger(question)
+    if kind in FIRST_HELP and 'dying' in situations(question): kind = 'dying'
     return kind, FIRST[kind] if kind else ''
 
 def first_words(question: str) -> str:
@@ -243,28 +246,3 @@ def language_note(question: str) -> str:
     if language in ('', 'English'): return ''
     return (f'This question seems to be written in {language}, and cpqa searches and reads English: what it found may miss the point. '
             f'Ask in English, with the names of drugs and illnesses as they stand on your papers. {_PLEASE.get(language, "")}').rstrip()
-
-# %% ../../nbs/answering/safety.ipynb #57097002
-_TREATMENT = (r'(?:tablets?|pills?|jabs?|treatments?|medicines?|medications?|drugs?|chemo\w*|radio\w*|hormones?|immunotherapy|therapy|'
-              r'infusions?)')
-_STOPS = re.compile(
-    r"\b(?:stop|stopping|come off|coming off|pause|pausing|skip|skipping|quit|break from|go without|refuse|refusing|give up|not take|"
-    r"don['’]t take)\b(?P<what>(?:[ -](?:(?!and\b|or\b|but\b|during\b|after\b|before\b|with\b|from\b|in\b|while\b)[\w'’-]+)){0,5})",
-    re.I)
-_LEANS = re.compile(r'(?:[ -](?:taking|having|using|doing))?'
-                    r'(?:[ -](?:it|them|this|these|that|early|now|yet|altogether|completely|sooner))*', re.I)
-_WHO = re.compile(r'\b(?:i|we|he|she|they|you|to|just)\W+$', re.I)
-_HOW = re.compile(r'\bhow (?:do|can|could|to|should)\b[^.?!]{0,20}$', re.I)
-_KEEP_ON = ('Do not stop, pause or change a treatment because of what you read here. Papers speak of groups of people: ask those who '
-            'treat you first.')
-
-def treatment_note(question: str) -> str:
-    "A note where a question speaks of stopping a treatment, or ''."
-    text = question[:MOST_READ]
-    is_treatment = lambda said: bool(re.search(rf'\b{_TREATMENT}\b', said, re.I) or medicines_named(said))
-    def leans(m: re.Match[str]) -> bool:   # "can I stop it?", "can I stop early with tamoxifen?": what it is stands elsewhere
-        who, rest = text[:m.start()], text[m.end():]
-        here = bool(m['what']) or not re.match(r' (?!with\b)\w', rest)
-        return here and bool(_LEANS.fullmatch(m['what']) and _WHO.search(who)) and not _HOW.search(who)
-    found = list(_STOPS.finditer(text))
-    return _KEEP_ON if any(is_treatment(m['what']) for m in found) or any(map(leans, found)) and is_treatment(text) else ''

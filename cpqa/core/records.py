@@ -296,7 +296,7 @@ def in_order(hits: Iterable[Hit]) -> list[Hit]:
     return sorted(sorted(hits, key=lambda h: h.id, reverse=True), key=lambda h: -_single(h.score))
 
 # %% ../../nbs/core/records.ipynb #f038aecc
-NOT_ADVICE = ('This is evidence from the medical literature, not medical advice. Talk to your care team before you act on it; '
+NOT_ADVICE = ('cpqa gives evidence from the medical literature, not medical advice. Talk to your care team before you act on it; '
               'in an emergency, call your emergency number.')
 
 class Citation(Record, frozen=True):
@@ -402,6 +402,7 @@ class Answer(Record, frozen=True):
     read_as: str = ''                    # the question that was found in a message; '' where the question stood alone
     further: tuple['Answer', ...] = ()   # the answers to the other questions of a message
     covers: str = ''                     # where it abstained: what the library holds most on
+    nearest: tuple[str, ...] | None = None   # likewise: ids of what came nearest, by the reader; None where none looked
 
     def __repr__(self) -> str: return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 

@@ -73,7 +73,7 @@ def _first(r: Remark) -> str: return short(_each(r.parts)) or 'the check gives n
 
 _ABSTENTIONS: Mapping[str, _Words] = {
     'nothing shared': 'No document of the library shares anything with the question.',
-    'other subject': 'What was found is about another cancer or another medicine than the question.',
+    'other subject': 'What was found seems to be about another cancer or another medicine than the question.',
     'too thin': _thin,
     'improbable': lambda r: f"The best sentence is of use with a chance of {_chance(r.values['score'])}, too little to rest an answer on.",
     'below threshold': 'None of the {candidates} passages ranked is relevant with a probability of {threshold:g} or more.',
@@ -106,11 +106,11 @@ _MODEL_FAULTS: Mapping[str, _Words] = {
 UNANSWERED = frozenset({'silent', 'unusable'})   # the model was asked, and nothing that came can be used
 
 # %% ../../nbs/core/remarks.ipynb #5e428701
-_DEGREES = {'close': 'A quote here is probably of use',
-            'fair': 'The quotes may be of use or not: see whether they are about what you asked',
-            'loose': 'The quotes may well miss the point, so read them with care'}
+_DEGREES = {'close': 'A program chose these words: see that they are about what you asked.',
+            'fair': 'A program chose these words and is not sure of them: see that they are about what you asked.',
+            'loose': 'A program chose these words, and they may well miss the point: read them with care.'}
 
-def _match(r: Remark) -> str: return f"{_DEGREES[r.values['degree']]} (by a program's reckoning)."
+def _match(r: Remark) -> str: return _DEGREES[r.values['degree']]
 
 def _second_reading(r: Remark) -> str:
     v = r.values
@@ -124,7 +124,7 @@ _QUALITIES: Mapping[str, _Words] = {
     'match': _match,
     'by stance': 'Where papers point was read by a small network, which errs: read the quotes.',
     'no side': 'Whether yes or no cannot be told from these papers.', 'disagree': '{yes} points to yes and {no} to no: read both.',
-    'unmentioned': lambda r: f"No quote mentions: {', '.join(r.values['words'])}.",
+    'unmentioned': lambda r: f"Nothing here mentions: {', '.join(r.values['words'])}.",
     'alone': 'It rests on no document: the model answered from what it knows, and nothing was looked up or checked.',
     'unchecked': 'It stands as the model wrote it: nothing of it was held against the papers that it was shown.',
     'confirmed': '{held} of {claims} claims confirmed by a quote from a document that was retrieved.', 'failed': _failed,

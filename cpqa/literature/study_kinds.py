@@ -33,7 +33,7 @@ def type_of_kind(kind: str) -> str:
 
 # %% ../../nbs/literature/study_kinds.ipynb #51c0a012
 _IN_TITLE = [(kind, signs, re.compile(pattern, re.I)) for kind, signs, pattern in (
-    ('protocol', ('protocol',), r'\bprotocol\b'),
+    ('protocol', ('protocol', 'rationale'), r'\bprotocol\b|\b(?:rationale and (?:trial |study )?design|design and rationale)\b'),
     ('guideline', ('guideline', 'consensus', 'recommendations'),
      r'\b(?:guidelines?|consensus (?:statement|recommendations?)|recommendations of)\b'),
     ('meta-analysis', ('analys',), r'\bmeta[- ]?analys[ei]s\b'),
@@ -42,6 +42,7 @@ _IN_TITLE = [(kind, signs, re.compile(pattern, re.I)) for kind, signs, pattern i
     ('review', ('review', 'overview'), r'(?:^|: )(?:an? )?(?:\w+ ){0,2}review\b|\breview of\b|\boverview\b'),
     ('laboratory study', ('mice', 'mouse', 'murine', 'rat', 'xenograft', 'in vitro', 'cell line', 'zebrafish'),
      r'\b(?:mice|mouse|murine|rats?|xenografts?|in vitro|cell lines?|zebrafish)\b'),
+    ('observational study', ('propensity', 'indirect comparison'), r'\bpropensity[- ]scor|\bindirect (?:treatment )?comparison\b'),
     ('randomised trial', ('randomi',), r'\brandomi[sz]ed\b'),
     ('trial', ('trial', 'study', 'open'),
      r'\b(?:phase (?:[1-4]|i{1,3}v?|iv)|pilot|feasibility|clinical) (?:clinical )?(?:trial|study)\b|\bopen[- ]label\b'),

@@ -222,6 +222,7 @@ def _plainly(word: str, least: int, alike: Callable[[str], bool] = lambda w: Tru
 def _medicine(word: str, near: set[str]) -> str:
     "The one medicine that the `word` can be: among those `near`, or else by one slip, in a long word two."
     found = near & medicine_names() or (within(word, medicine_names(), 1 + (len(word) > 7)) if len(word) > 5 else set())
+    if _DRUGS.search(word): found = {w for w in found if w in slips(word) or sound(w) == sound(word)}   # it may be another medicine
     return next(iter(found)) if len(found) == 1 and found != {word} else ''
 
 _FREQUENT, _FOUND = 1_000_000, 100_000   # how often books must hold a word
