@@ -9,7 +9,7 @@ __all__ = ['NLM', 'Making', 'read_pmids', 'Got', 'get_library', 'refresh_library
 # %% ../nbs/collecting.ipynb #176407a5
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from hashlib import md5, sha256
@@ -29,6 +29,7 @@ from .literature.article_files import read_file
 from .literature.entrez import Entrez, clean_ids
 from .literature.harvest import (
     FileSpool, HarvestError, Haul, Listed, NothingWanted, Spool, asked_there, fetch_pages, kept_ids, list_ids, spooling)
+from .literature.ledger import Ledger
 from .literature.library import Library, LibraryError, Origin, build_library, file_entry, is_library
 from .literature.library_updates import Updated
 from .literature.polite_http import Trouble, Web, WebError
@@ -262,14 +263,20 @@ def next_files(library: Library, place: str) -> list[tuple[str, bool]]:
     return [(name, True) for key, name in sorted(names.items()) if key > last]
 
 # %% ../nbs/collecting.ipynb #b23e0001
-def _read_page(path: Path, keep: str, held: set[str]) -> Haul:
+class _Held:
+    "The ids of a library that is there, and on disk those that were read since."
+    def __init__(self, before: Container[str] = ()): self.before, self.since = before, Ledger()
+    def __contains__(self, id: object) -> bool: return id in self.since or id in self.before
+    def add(self, documents: Iterable[Document]): self.since.update((d.id, '') for d in documents)
+
+def _read_page(path: Path, keep: str, held: _Held) -> Haul:
     "What of a file belongs into a library that holds some ids already, which learn what is new."
     documents, deleted, skipped = list[Document](), list[Deleted](), list[tuple[str, str]]()
     for r in sifted(read_file(path), keep):
         if isinstance(r, Document): documents.append(r)
         elif isinstance(r, Skipped): skipped.append((r.where, r.why))
         elif r.id in held: deleted.append(r)
-    held.update(d.id for d in documents)
+    held.add(documents)
     return Haul(tuple(documents), tuple(deleted), tuple(skipped))
 
 def _page_names(files: list[tuple[str, bool]]) -> list[str]:
@@ -280,7 +287,7 @@ def _page_names(files: list[tuple[str, bool]]) -> list[str]:
         out.append(f'{n:06}-{digest.hexdigest()[:12]}')
     return out
 
-def _stream(spool: FileSpool, files: list[tuple[str, bool]], keep: str, place: str, progress: Progress, held: set[str]):
+def _stream(spool: FileSpool, files: list[tuple[str, bool]], keep: str, place: str, progress: Progress, held: _Held):
     "Reads the files into the spool, one page each, but for those that are there; pages behind the first file that is another are dropped."
     at, pages = Files(place), _page_names(files)
     if spool.names and not {*spool.names} & {*pages}:
@@ -289,7 +296,7 @@ def _stream(spool: FileSpool, files: list[tuple[str, bool]], keep: str, place: s
     for n, ((name, far), page) in enumerate(zip(files, pages)):
         progress('reading files', n, len(files))
         if page in spool:
-            held.update(d.id for d in spool.page(page).documents)
+            held.add(spool.page(page).documents)
             continue
         path = at.fetched(name, spool.folder) if far else _unspoilt(Path(name))
         spool.note(name, file_entry(path))
@@ -312,7 +319,7 @@ def baseline_library(
     if keep: parse(keep)   # what is wrong is refused before anything is read
     named = named_files(files, place)
     with shown_progress(making.progress) as show, spooling(_spool_of(out), {'files from': place, 'keep': keep}, making.afresh) as spool:
-        _stream(spool, named, keep, place, show, set())
+        _stream(spool, named, keep, place, show, _Held())
         _check_any(spool, f'no record in {len(named):,} files matches {keep!r}' if keep else f'no document in {len(named):,} files')
         return making.build(spool, out, [Origin(keep, spool.asked)] if keep else [], show, [name for name, _ in named])
 
@@ -328,7 +335,7 @@ def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None
     if keep: parse(keep)
     request = {'update files from': place, 'keep': keep}
     with shown_progress(making.progress) as show, spooling(_spool_of(Path(folder)), request, making.afresh) as spool:
-        _stream(spool, named, keep, place, show, set(library.ids))
+        _stream(spool, named, keep, place, show, _Held(library.ids))
         return making.update(spool, library, show, files=[name for name, _ in named])
 
 # %% ../nbs/collecting.ipynb #b6d4000a

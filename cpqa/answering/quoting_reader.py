@@ -185,7 +185,10 @@ def sentence_probability(question: str, found: Sequence[tuple[Document, Span]], 
 # %% ../../nbs/answering/quoting_reader.ipynb #afd8976e
 _SAME, _SAME_IN_A_PAPER = 0.9, 0.8   # of the words of two sentences are shared: one repeats the other
 
+def _letters(text: str) -> str: return re.sub(r'[\W_]+', '', text.casefold())
+
 def _repeats(said: str, taken: str, one_paper: bool) -> bool:
+    if _letters(said) == _letters(taken): return True   # 'mg/m2' and 'mg/m 2', of an abstract and its full text
     x, y = set(ENGLISH.analyze(said)), set(ENGLISH.analyze(taken))
     more = any(c.isdigit() for word in x - y for c in word)   # a number that was not said
     return len(x & y) >= (_SAME_IN_A_PAPER if one_paper and not more else _SAME) * max(1, len(x | y))
@@ -402,7 +405,7 @@ def _quotes(reader: 'QuotingReader', question: str, given: _Scored, found: _Foun
     "The candidates to quote, in order, and the label that they carry; to a yes or no, beside a finding of a paper not what it hoped."
     weights, label = given.scale, said.label if said else ''
     floor = max(weights.least, weights.keep * float(given.scores.max()) if not label else 0)
-    owners, texts = [d.id for d, _ in found], [d.text[a:b] for d, (a, b) in found]
+    owners, texts = [d.pmid or d.id for d, _ in found], [d.text[a:b] for d, (a, b) in found]
     again = _SURE_BY_ITSELF if 'answers' in weights.weights and not label else 0.0   # of the same paper only what is sure by itself
     hoped = [kind_of(question) == 'yesno' and bool(_BACKGROUND.search(section_of(d, a))) for d, (a, _) in found]
     bar = np.where(hoped, np.inf, again)
