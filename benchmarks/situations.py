@@ -50,7 +50,8 @@ def main():
                                 'rightly': int((y & (p >= bar))[some].sum()), 'auroc': round(auroc(p[some & y], p[some & ~y]), 4)}
         told[name], written[name] = figures(real[:n]), figures(~real[:n] & (np.arange(n) < len(rows)))
     of_danger = p[len(rows):]   # dying is the last
-    wrongly = {k: [int(sum(q >= bar for q, r in zip(of_danger, dangers) if r['kind'] == k)), sum(r['kind'] == k for r in dangers)] for k in kinds}
+    of_kind = {k: np.array([r['kind'] == k for r in dangers]) for k in kinds}
+    wrongly = {k: [int((of_danger[some] >= bar).sum()), int(some.sum())] for k, some in of_kind.items()}
     save('situations', {'bars': BARS, 'real': told, 'written': written, 'dangers taken for dying': wrongly})
     print(told, written, wrongly, sep='\n')
     if '--write' not in sys.argv: return

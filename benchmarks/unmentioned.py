@@ -43,7 +43,8 @@ def main():
     tell = lambda values, some: round(auroc(values[some & y], values[some & ~y]), 4)
     named = seen & (p >= LEAST)
     figures = {
-        'words': len(y), 'questions': len(by_question), 'with their quotes': int(seen.sum()), 'of these worth a warning': int(y[seen].sum()),
+        'words': len(y), 'questions': len(by_question), 'with their quotes': int(seen.sum()),
+        'of these worth a warning': int(y[seen].sum()),
         'auroc': {'of the question alone': tell(p, ~seen), 'with its quotes': tell(p, seen), 'by rarity': tell(x[:, -3], seen)},
         'named': int(named.sum()), 'rightly': int(y[named].sum())}
     save('unmentioned', figures)

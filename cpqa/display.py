@@ -242,7 +242,8 @@ def _sources(answer: Answer) -> list[Text]:
 
 def _terms(answer: Answer) -> list[Text]:
     if not answer.terms: return []
-    return [Text('\n'.join(['\n' * (not answer.abstained) + 'In plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]) + '\n')]
+    lines = ['\n' * (not answer.abstained) + 'In plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]
+    return [Text('\n'.join(lines) + '\n')]
 
 def _one_answer(answer: Answer, details: bool, people: Sequence[str]) -> list[Any]:
     "The question and all that answers it, or `people` who may."

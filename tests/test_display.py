@@ -121,8 +121,8 @@ def test_a_message_and_its_second_question():
     second = Answer('And tea?', 'Nothing on tea.', abstained=True, notes=('tea was not found',))
     one = Answer('A long story. ' * 160, '“q” [PMID 7]', (cited('q'),), library='toy', read_as='Does it help?', further=(second,))
     for text in (shown(one, 2000), page(one).text_content()):
-        order = [text.find(part) for part in ('Note: tea was not found', 'A long story.', 'Searched for: Does it help?', '“q”', 'And tea?', 'Nothing on tea.',
-                                              'Searched: toy.')]
+        order = [text.find(part) for part in ('Note: tea was not found', 'A long story.', 'Searched for: Does it help?', '“q”', 'And tea?',
+                                              'Nothing on tea.', 'Searched: toy.')]
         assert -1 not in order and order == sorted(order) and text.count('A long story.') < 110 and text.count('Searched:') == 1
     assert Answer.from_json(one.to_json()) == one
 
