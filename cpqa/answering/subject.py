@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['cancers_named', 'kin', 'speaks_of_cancer', 'medicines', 'medicines_named', 'genes_named', 'of_another_gene',
-           'Subject', 'subject_of', 'on_kind', 'of_any_medicine', 'about_it']
+           'Subject', 'subject_of', 'on_kind', 'of_any_medicine', 'of_another_medicine', 'about_it']
 
 # %% ../../nbs/answering/subject.ipynb #5b1ec704
 import re
@@ -101,6 +101,12 @@ def of_any_medicine(document: Document, sentence: str) -> bool:
     page = source_of(document) == 'note' and study_kind(document) == 'information page'
     return page and not medicines_named(f'{document.title}. {sentence}')
 
+# %% ../../nbs/answering/subject.ipynb #5b1ec721
+def of_another_medicine(asked: set[str], sentence: str) -> bool:
+    "Does a sentence name medicines, and none of those that were asked about, given by all their names in small letters?"
+    told = medicines_named(sentence)
+    return bool(told) and not any(names & asked for names in told)
+
 # %% ../../nbs/answering/subject.ipynb #5b1ec717
 def _about_cancer(asked: frozenset[str], document: Document, sentence: str) -> bool:
     headings, own = ' '.join(m.descriptor.name for m in document.mesh if m.major), cancers_named(sentence)
@@ -113,6 +119,7 @@ def about_it(subject: Subject, document: Document, sentence: str = '') -> bool:
     if subject.cancers and not _about_cancer(subject.cancers, document, sentence): return False
     if of_another_gene(subject.genes, document, sentence): return False
     if names := [name for medicine in subject.medicines for name in medicine]:
+        if of_another_medicine({*names}, sentence) and not on_kind(subject, document, sentence): return False
         held = f'{document.title} {document.text}'.lower()
         by_name = any(re.search(rf'(?<!\w){re.escape(name)}(?!\w)', held) for name in names if name in held)
         return by_name or on_kind(subject, document, sentence) or of_any_medicine(document, sentence)
