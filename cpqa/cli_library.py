@@ -30,6 +30,7 @@ def _segmenter(default: str = 'sentences') -> Any:
                   help=f'how documents are cut into passages: {{}} (default: {default})')
 _SEGMENTER, _MEMORY = _segmenter(), memory_option()
 _TERMS = option('--no-vectors', is_flag=True, help='terms only: needs no extra, for bm25 search')
+_WORKERS = option('--workers', type=number, default=1, metavar='N', help='processes that read files while others are indexed (default: 1)')
 _AFRESH = option('--afresh', is_flag=True, help='drop what an earlier command of another request left unfinished')
 def _place(usual: str) -> Any:
     return option('--from', 'place', metavar='PLACE',
@@ -37,11 +38,11 @@ def _place(usual: str) -> Any:
 _GOES_ON = 'what came is kept, and the same command goes on from there'
 
 def _making(progress: Any, encoder: str | None, segmenter: str | None, no_vectors: bool = False, afresh: bool = False,
-            memory: int | None = None) -> Any:
+            memory: int | None = None, workers: int = 1) -> Any:
     from cpqa.collecting import Making
     if no_vectors and (encoder or segmenter or memory):
         raise CpqaError('--encoder, --segmenter and --memory say how vectors are made, and --no-vectors asks for none: give one of them')
-    return Making(not no_vectors, encoder, segmenter, afresh, progress, memory)
+    return Making(not no_vectors, encoder, segmenter, afresh, progress, memory, workers)
 
 def _made(library: 'Library', where: str) -> str:
     skipped = library.manifest.counts['skipped']
@@ -90,13 +91,13 @@ def _get(query: tuple[str, ...], out: str, pmids: str | None, most: int | None, 
              option('--files', multiple=True, required=True, metavar='FILE...',
                     help="files or folders, or numbers of NLM's files such as 1-1274, read in this order"),
              option('--keep', default='', metavar='QUERY', help="keep what this finds, in PubMed's query language (default: all)"),
-             _place('baseline'), _TERMS, _ENCODER, _SEGMENTER, _MEMORY, _AFRESH,
+             _place('baseline'), _TERMS, _ENCODER, _SEGMENTER, _MEMORY, _WORKERS, _AFRESH,
              short_help="build a library of what matches in NLM's files", stopped=_GOES_ON, many=['--files'])
 def _baseline(out: str, files: tuple[str, ...], keep: str, place: str | None, no_vectors: bool, encoder: str | None, segmenter: str | None,
-              memory: int | None, afresh: bool):
+              memory: int | None, workers: int, afresh: bool):
     from cpqa.collecting import baseline_library
     with progress_bars() as progress:
-        making = _making(progress, encoder, segmenter, no_vectors, afresh, memory)
+        making = _making(progress, encoder, segmenter, no_vectors, afresh, memory, workers)
         library = baseline_library(files, out, keep, making, place)
     print(_made(library, out))
     for line in form_told(library): print(line)
@@ -120,14 +121,14 @@ def _embed(library: str, encoder: str | None, segmenter: str | None, memory: int
              option('--files', multiple=True, metavar='FILE...',
                     help="NLM's update files, their numbers, or 'next', those after the last taken in; in the place of PubMed"),
              option('--keep', metavar='QUERY', help='with --files: what is kept of them (default: as when the library was built)'),
-             _place('updatefiles'), _ENCODER, _segmenter('that of the library'), _AFRESH,
+             _place('updatefiles'), _ENCODER, _segmenter('that of the library'), _WORKERS, _AFRESH,
              short_help='bring a library up to date', stopped=_GOES_ON, many=['--files'])
 def _update(library: str, files: tuple[str, ...], keep: str | None, place: str | None, encoder: str | None, segmenter: str | None,
-            afresh: bool):
+            workers: int, afresh: bool):
     from cpqa.collecting import refresh_library, update_from_files
     if keep is not None and not files: raise CpqaError('--keep says what is kept of files, so it needs --files')
     with progress_bars() as progress:
-        making = _making(progress, encoder, segmenter, afresh=afresh)
+        making = _making(progress, encoder, segmenter, afresh=afresh, workers=workers)
         if files: updated, what = update_from_files(library, files, keep, making, place)
         else: updated, what = refresh_library(library, making)
     older = f', {what.older:,} older than what is there and left out' if what.older else ''

@@ -32,6 +32,7 @@ from .literature.harvest import (
 from .literature.ledger import Ledger
 from .literature.library import Library, LibraryError, Origin, build_library, file_entry, is_library
 from .literature.library_updates import Updated
+from .literature.parallel_reading import read_ahead
 from .literature.polite_http import Trouble, Web, WebError
 from .literature.pubmed import Deleted, Skipped
 from .passages.segmenters import Segmenter
@@ -44,13 +45,14 @@ from .retrieval.vectors import VectorPart, Vectors, embedded_text
 @dataclass(frozen=True)
 class Making:
     """How the library is made from the records: `vectors` or terms alone, the encoder, the segmenter, and how many bytes a search of the
-    vectors may read; `afresh` drops what came before."""
+    vectors may read; `afresh` drops what came before; `workers` processes read files."""
     vectors: bool = True
     encoder: AnyEncoder | None = None
     segmenter: str | Segmenter | None = None
     afresh: bool = False
     progress: Progress | None = None
     memory: int | None = None
+    workers: int = 1
 
     def model(self, spool: Spool, progress: Progress, library: Library | None = None) -> CachedEncoder | None:
         "The encoder, or that of a library, which keeps in the spool what it has made; None for terms alone."
@@ -269,10 +271,10 @@ class _Held:
     def __contains__(self, id: object) -> bool: return id in self.since or id in self.before
     def add(self, documents: Iterable[Document]): self.since.update((d.id, '') for d in documents)
 
-def _read_page(path: Path, keep: str, held: _Held) -> Haul:
+def _read_page(records: Iterable[Document | Deleted | Skipped], keep: str, held: _Held) -> Haul:
     "What of a file belongs into a library that holds some ids already, which learn what is new."
     documents, deleted, skipped = list[Document](), list[Deleted](), list[tuple[str, str]]()
-    for r in sifted(read_file(path), keep):
+    for r in sifted(records, keep):
         if isinstance(r, Document): documents.append(r)
         elif isinstance(r, Skipped): skipped.append((r.where, r.why))
         elif r.id in held: deleted.append(r)
@@ -287,22 +289,25 @@ def _page_names(files: list[tuple[str, bool]]) -> list[str]:
         out.append(f'{n:06}-{digest.hexdigest()[:12]}')
     return out
 
-def _stream(spool: FileSpool, files: list[tuple[str, bool]], keep: str, place: str, progress: Progress, held: _Held):
+def _stream(spool: FileSpool, files: list[tuple[str, bool]], keep: str, place: str, progress: Progress, held: _Held, workers: int):
     "Reads the files into the spool, one page each, but for those that are there; pages behind the first file that is another are dropped."
     at, pages = Files(place), _page_names(files)
     if spool.names and not {*spool.names} & {*pages}:
         raise HarvestError(f'{spool.folder} holds what came of other files: give those again to go on with them, or drop it by --afresh')
     for stale in {*spool.names} - {*pages}: spool.drop(stale)
-    for n, ((name, far), page) in enumerate(zip(files, pages)):
+    todo = [(name, far, page) for (name, far), page in zip(files, pages) if page not in spool]
+    for page in spool.names: held.add(spool.page(page).documents)
+    def paths() -> Iterator[Path]:
+        for name, far, _ in todo:
+            path = at.fetched(name, spool.folder) if far else _unspoilt(Path(name))
+            spool.note(name, file_entry(path))
+            yield path
+    for n, ((name, far, page), records) in enumerate(zip(todo, read_ahead(paths(), workers, read_file)), len(files) - len(todo)):
         progress('reading files', n, len(files))
-        if page in spool:
-            held.add(spool.page(page).documents)
-            continue
-        path = at.fetched(name, spool.folder) if far else _unspoilt(Path(name))
-        spool.note(name, file_entry(path))
-        spool.put(page, _read_page(path, keep, held))
-        if path.parent == spool.folder: path.unlink()
+        spool.put(page, _read_page(records, keep, held))
+        if far: (spool.folder / name).unlink(missing_ok=True)
     progress('reading files', len(files), len(files))
+
 
 # %% ../nbs/collecting.ipynb #21b3c7c1
 def baseline_library(
@@ -319,7 +324,7 @@ def baseline_library(
     if keep: parse(keep)   # what is wrong is refused before anything is read
     named = named_files(files, place)
     with shown_progress(making.progress) as show, spooling(_spool_of(out), {'files from': place, 'keep': keep}, making.afresh) as spool:
-        _stream(spool, named, keep, place, show, _Held())
+        _stream(spool, named, keep, place, show, _Held(), making.workers)
         _check_any(spool, f'no record in {len(named):,} files matches {keep!r}' if keep else f'no document in {len(named):,} files')
         return making.build(spool, out, [Origin(keep, spool.asked)] if keep else [], show, [name for name, _ in named])
 
@@ -335,7 +340,7 @@ def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None
     if keep: parse(keep)
     request = {'update files from': place, 'keep': keep}
     with shown_progress(making.progress) as show, spooling(_spool_of(Path(folder)), request, making.afresh) as spool:
-        _stream(spool, named, keep, place, show, _Held(library.ids))
+        _stream(spool, named, keep, place, show, _Held(library.ids), making.workers)
         return making.update(spool, library, show, files=[name for name, _ in named])
 
 # %% ../nbs/collecting.ipynb #b6d4000a

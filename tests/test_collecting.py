@@ -349,6 +349,16 @@ def test_how_many_records_there_will_be_is_reckoned_from_the_files_that_were_rea
     assert [t for stage, *t in told if stage == 'reading'] == [[200, None], [400, 600], [600, 600], [600, 600]]
 
 
+def test_files_read_side_by_side_make_the_same_library(nlm, tmp_path):
+    for n in range(1, 5): nlm('baseline', n, [*PAPERS.values()][60 * n:60 * n + 70])   # some of them twice
+    for workers in ('1', '2'):
+        good('library', 'baseline', '--files', '1-4', '--out', tmp_path/workers, '--no-vectors', '--workers', workers, how=inside)
+    one, two = (Library(tmp_path/workers) for workers in ('1', '2'))
+    assert list(one) == list(two) and len(one.ids) == 250 and one.manifest.counts == two.manifest.counts
+    assert one.manifest.sources == two.manifest.sources and not [*tmp_path.glob('.*getting*')]
+    assert '--workers must be' in complaint(inside('library', 'baseline', '--files', '1', '--out', tmp_path/'x', '--workers', '0'), 2)
+
+
 def test_a_merged_library_is_made_as_its_libraries_were(tmp_path, monkeypatch):
     "Segmenter, encoder and memory are those of the first that has vectors, though one without stands before it; no text is embedded twice."
     how = ('--segmenter', 'fixed:40:10', '--encoder', f'prepared:{shipped("bi-encoder")}', '--memory', '2kB')
