@@ -17,6 +17,7 @@ import argparse
 import gzip
 import json
 import platform
+import random
 import time
 from collections import Counter
 from pathlib import Path
@@ -31,6 +32,7 @@ from transformers import AutoTokenizer
 from cpqa.retrieval.openvino_models import read_card, shipped
 from cpqa.retrieval.patient_words import in_literature
 
+MOST = {'written': 8_000, 'open': 26_000}   # pairs that are drawn of a kind; of the others all count
 TAKEN = .7                                  # of .5, .7 and 1 the best on what was left out, all three kinds together
 FRESH = 'kmn'                               # ids of patients' questions from which the network before had learnt nothing
 SETTINGS = (1, 64, 2e-4, 8e-4)              # epochs, pairs a step, rate of the body and of the head
@@ -51,6 +53,15 @@ def begun(folder: Path) -> Student:
     return student
 
 
+def of_kinds(rows: list[dict], rng: random.Random) -> list[dict]:
+    "All rows of most kinds, and of the others so many that are drawn."
+    out = [r for r in rows if r['kind'] not in MOST]
+    for kind, most in MOST.items():
+        some = [r for r in rows if r['kind'] == kind]
+        out += rng.sample(some, min(most, len(some)))
+    return out
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('said', type=Path, help='a folder of teach_selection.py')
@@ -59,10 +70,10 @@ def main():
     parser.add_argument('--steps', type=int, default=0, help='at most')
     a = parser.parse_args()
     torch.manual_seed(0)
-    start = time.time()
+    rng, start = random.Random(0), time.time()
     with gzip.open(a.said / 'said.jsonl.gz', 'rt', encoding='utf-8') as f: every = [json.loads(line) for line in f]
     aside = left_aside(every)
-    rows = [r for r, out in zip(every, aside) if not out]
+    rows = of_kinds([r for r, out in zip(every, aside) if not out], rng)
     tests = {'papers': [r for r, out in zip(every, aside) if out and r['kind'] == 'papers']}
     for r, out in zip(every, aside):
         if out and r['kind'] == 'graded' and r['id'][0] in FRESH: tests.setdefault(r['library'], []).append(r)
@@ -88,10 +99,9 @@ def main():
     def taught(out, part):
         at = part % n
         return (loss(out, soft[at]) + (loss(out, label[at], reduction='none') * known[at]).mean())
-    known_by_somebody = np.isin(kind, ('graded', 'judged', 'papers'))
-    twice, others = np.flatnonzero(known_by_somebody), np.flatnonzero(~known_by_somebody)
+    graded, others = np.flatnonzero(kind == 'graded'), np.flatnonzero(kind != 'graded')
     once = others + n * np.random.default_rng(0).integers(0, 2, len(others))
-    student = trained(student, pairs, np.concatenate([twice, twice + n, once]), taught, SETTINGS, 'further', a.steps)
+    student = trained(student, pairs, np.concatenate([graded, graded + n, once]), taught, SETTINGS, 'further', a.steps)
     tell('learnt', says())
     student.load_state_dict({name: before[name] + TAKEN * (w.cpu() - before[name]) for name, w in student.state_dict().items()})
     a.out.mkdir(parents=True, exist_ok=True)
