@@ -71,7 +71,7 @@ def figures() -> str:
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
     asked = [(told, [patients['libraries'][name] for name in names]) for told, *names in (
-        ('the demo notes', 'demo, November 27'), ('a library of papers', 'rct, November 27, evening'))]
+        ('the demo notes', 'demo, November 27, night'), ('a library of papers', 'rct, November 27, evening'))]
     of_use = 'first quote useful, of those answered'
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [

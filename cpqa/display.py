@@ -35,11 +35,13 @@ def plain(text: str) -> str:
     "The text without control and other unprintable characters, each run of them or of white space as one space."
     return ' '.join(''.join(c if c.isprintable() else ' ' for c in text).split())
 
+_PLANNED = 'plan of a study, which has no results yet'
+
 def source_line(citation: Citation) -> str:
     """The source of a citation in one line: title, journal, year or since when it is in PubMed, kind of study, who was studied unless the
     quote says so, PMID, what became of it, and first of all whether the words are ours."""
     ours, page = citation.source == 'note', citation.study == 'information page'
-    study = '' if page and citation.journal else citation.study   # its place says so already
+    study = '' if page and citation.journal else _PLANNED if citation.study == 'protocol' else citation.study   # a place says so already
     who = f'Studied: {citation.studied}' if citation.studied and citation.studied not in citation.quote else ''
     a_page_of_ours = ours and not citation.label.startswith('PMID')   # its address says more than its id
     where = '' if a_page_of_ours else citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
@@ -205,6 +207,7 @@ def detail_lines(answer: Answer) -> list[str]:
 _PEOPLE = ('People who answer such questions free of charge:',
            'in the US the National Cancer Institute (1-800-422-6237, cancer.gov);',
            'in the UK Macmillan Cancer Support (0808 808 00 00) and the NHS (nhs.uk);',
+           'elsewhere the cancer society of your country;',
            'and those who treat you or the person you care for.')
 _LARGER = 'A larger library may hold more; PubMed itself is asked by --source pubmed.'
 _NEAREST = 'The nearest titles, which may be about something else:'
@@ -254,8 +257,8 @@ def _one_answer(answer: Answer, details: bool, people: Sequence[str]) -> list[An
     if claims_apart(answer):
         said = [f'- {claim_line(c, answer.citations)}' for c in answer.claims if details or any(c.holds for c in answer.claims)]
         blocks.append(Text('\n'.join([claims_head(answer.claims), *said]) + '\n'))
-    if answer.abstained: blocks += [*_terms(answer), *[Text('\n- '.join(people) + '\n')] * bool(people)]
-    if near := nearest_lines(answer): blocks.append(Text(_NEAREST))
+    if answer.abstained: blocks += [*_terms(answer), *[Text('\n- '.join(people))] * bool(people)]
+    if near := nearest_lines(answer): blocks.append(Text(f'\n{_NEAREST}'))
     blocks += [text for n, found in enumerate(near or found_lines(answer), 1) for text in _source_text(f'{n}.', *found)]
     blocks += _sources(answer)
     gap = '\n' * bool(near or answer.citations or 'evidence' in answer.told)

@@ -7,6 +7,7 @@ __all__ = ['Way', 'clean_question', 'asked_in', 'Timings', 'Finding', 'CancerQA'
 
 # %% ../nbs/pipeline.ipynb #27dd1d1a
 import copy
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -523,6 +524,8 @@ def _quoted_instead(qa: _Steps, answer: Answer, g: Gathered) -> Answer:
     return replace(quoted, notes=(said, *quoted.notes), usage=answer.usage,
                    trace={**quoted.trace, 'model': answer.trace['reader'] | {'why': 'none confirmed'}})
 
+_MEANS = re.compile(r'\b(?:mean|means|meaning|meant|what (?:is|are|does)|what\'?s|explain)\b', re.I)
+
 def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
     t, whole, found = Timings(), Timings(), list[Gathered]()
     def look(asked: Gathered) -> Gathered:
@@ -540,7 +543,8 @@ def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: O
     if found: answer = _with_evidence(answer, found[0])
     papers = found[0].documents if found else {}
     quoted = [(c.quote, papers[c.pmid].text) for c in answer.citations if c.pmid in papers]
-    terms = asked_words(question) if answer.abstained else in_plain_words(answer.response, quoted)
+    meant = asked_words(question) if _MEANS.search(question) else {}
+    terms = meant if answer.abstained else in_plain_words(answer.response, quoted)
     return replace(answer, question=question, timings_ms={**t, **answer.timings_ms}, terms=brand_names(question) | terms,
                    library=answer.library or 'nothing: the language model was asked alone',
                    covers=qa.covers if answer.abstained and found else '')

@@ -1,4 +1,5 @@
 """What the README shows is what happens: its answer, its Python, its links, its figures."""
+import json
 import re
 import shlex
 import subprocess
@@ -52,6 +53,13 @@ def test_the_links_lead_somewhere():
 def test_the_figures_and_the_table_of_notebooks_are_those_of_their_sources():
     done = subprocess.run([sys.executable, '.ci/contents.py', '--check'], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_seconds_of_a_million_documents_are_those_that_were_measured():
+    said = re.search(r'Two cores search a million documents .* in ([\d.]+) s and answer in ([\d.]+) s', README)
+    measured = json.loads((ROOT/'benchmarks/results/large_library_pairs.json').read_text(encoding='utf-8'))
+    assert measured['documents'] == 1_000_000 and measured['machine']['cores'] == 2
+    assert said.groups() == tuple(f"{measured[what]['p50'] / 1000:.2f}" for what in ('search_ms', 'ask_ms'))
 
 
 def test_a_figure_that_nobody_measured_is_found(tmp_path):

@@ -59,11 +59,11 @@ def situations(message: str, encoder: Encoder | None = None) -> dict[str, float]
 
 # %% ../../nbs/answering/situations.ipynb #9b00000e
 SAID = {
-    'side effect': 'If this is happening now, tell the treatment team today, whatever is read here: they want to hear of it. By night, or '
-                   'if it gets worse, call their emergency line.',
+    'side effect': 'If this is happening now, tell the treatment team or a doctor today, whatever is read here: they want to hear of it. '
+                   'If it gets worse, call their emergency line.',
     'sign': 'A sign in the body that is new, or that stays, should be shown to a doctor soon, whatever is read here.',
-    'stopping': 'Before a treatment is stopped, paused, changed or refused, talk it over with those who give it: papers speak of groups of '
-                'people, not of one.',
+    'stopping': 'Before a treatment is stopped, put off or changed, talk it over with those who give it: papers speak of groups of people, '
+                'not of one.',
 }
 
 def situation_notes(told: Iterable[str]) -> list[str]:

@@ -106,8 +106,8 @@ _MODEL_FAULTS: Mapping[str, _Words] = {
 UNANSWERED = frozenset({'silent', 'unusable'})   # the model was asked, and nothing that came can be used
 
 # %% ../../nbs/core/remarks.ipynb #5e428701
-_DEGREES = {'close': 'A program chose these words: see that they are about what you asked.',
-            'fair': 'A program chose these words and is not sure of them: see that they are about what you asked.',
+_CHOSEN = 'A program chose these words. They may not be about your case: go over them with those who treat you.'
+_DEGREES = {'close': _CHOSEN, 'fair': _CHOSEN,
             'loose': 'A program chose these words, and they may well miss the point: read them with care.'}
 
 def _match(r: Remark) -> str: return _DEGREES[r.values['degree']]

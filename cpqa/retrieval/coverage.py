@@ -32,7 +32,7 @@ _NAMED = 5
 
 def coverage_in_words(counts: Mapping[str, int]) -> str:
     "What the library holds most on, in a sentence; '' where it names no cancer."
-    said = [f'{site} ({n:,})' for site, n in list(counts.items())[:_NAMED]]
+    said = [f'{site} ({n:,}{" documents" * (not k)})' for k, (site, n) in enumerate(list(counts.items())[:_NAMED])]
     if not said: return ''
     named = said[0] if len(said) == 1 else f'{", ".join(said[:-1])} and {said[-1]}'
     return f'By its titles, this library holds most on cancer of the {named}.'

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['FastPrecision', 'HIDDEN', 'MODEL_KINDS', 'CARD', 'PAGE', 'FILES', 'MODELS', 'RunsIn', 'ModelError', 'reason',
-           'hushed', 'load_network', 'has_bf16', 'chosen_precision', 'fast_gelu', 'weights_digits', 'DataUsed',
-           'Measured', 'About', 'ModelKind', 'ModelCard', 'model_page', 'preparing', 'write_card', 'convert', 'prepare',
-           'read_card', 'shipped', 'multiply_out', 'on_trunk', 'PreparedNetwork']
+           'hushed', 'load_network', 'runtime', 'has_bf16', 'chosen_precision', 'fast_gelu', 'weights_digits',
+           'DataUsed', 'Measured', 'About', 'ModelKind', 'ModelCard', 'model_page', 'preparing', 'write_card',
+           'convert', 'prepare', 'read_card', 'shipped', 'multiply_out', 'on_trunk', 'PreparedNetwork']
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #111f4f29
 import ctypes
@@ -18,6 +18,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from pickle import UnpicklingError
@@ -89,12 +90,24 @@ def load_network(
         raise ModelError(f'{name} has no trained weights for {", ".join(missing[:3])}: it is a model of another kind than asked for')
     return network.eval(), tokenizer
 
+# %% ../../nbs/retrieval/openvino_models.ipynb #31ee9a53
+@cache
+def _core_of(process: int) -> Any:
+    core = require('openvino', 'offline').Core()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(core))   # never taken down: what its end clears away may be in use
+    return core
+
+def runtime() -> Any:
+    "OpenVINO's `Core`, one for this process. Raises `MissingExtra`."
+    return _core_of(os.getpid())
+
+
 # %% ../../nbs/retrieval/openvino_models.ipynb #31ee9a55
 FastPrecision = Literal['int8', 'w8', 'bf16', 'f32']
 
 def has_bf16() -> bool:
     "Does this processor multiply numbers of sixteen bits (amx_bf16, avx512_bf16)?"
-    return 'BF16' in require('openvino', 'offline').Core().get_property('CPU', 'OPTIMIZATION_CAPABILITIES')
+    return 'BF16' in runtime().get_property('CPU', 'OPTIMIZATION_CAPABILITIES')
 
 def chosen_precision(precision: str, examples: bool) -> FastPrecision:
     "The form asked for; 'auto' is 'bf16' where `has_bf16`, else 'int8'. Raises `ModelError` for none, or where 'int8' has no `examples`."
@@ -342,7 +355,7 @@ def on_trunk(head: Any, card: ModelCard) -> Any:
         raise ModelError(f'{card.model} was trained on another {MODEL_KINDS[card.trunk].name} than came with this copy of cpqa: train it '
                          'again')
     openvino = require('openvino', 'offline')
-    trunk = openvino.Core().read_model(folder / 'model.xml')
+    trunk = runtime().read_model(folder / 'model.xml')
     if below.precision == 'w8': multiply_out(trunk)
     nodes = {node.get_friendly_name(): node for node in trunk.get_ops()}
     if card.reads_at not in nodes:
@@ -372,13 +385,13 @@ def _loading(folder: Path) -> Iterator[None]:
 
 def _compiled(folder: Path, card: ModelCard, options: dict[str, str]) -> Any:
     "The network of a prepared folder, made for this process."
-    openvino = require('openvino', 'offline')
+    core = runtime()
     with _loading(folder):
-        model = openvino.Core().read_model(folder / 'model.xml')
+        model = core.read_model(folder / 'model.xml')
         if card.precision == 'w8': multiply_out(model)
     if card.trunk: model = on_trunk(model, card)
     with _loading(folder):
-        network = openvino.Core().compile_model(model, 'CPU', options)
+        network = core.compile_model(model, 'CPU', options)
     _COMPILED.add(network)
     return network
 
