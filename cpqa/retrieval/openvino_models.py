@@ -91,14 +91,19 @@ def load_network(
     return network.eval(), tokenizer
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #31ee9a53
+_BEGAN = os.getpid()
+
 @cache
 def _core_of(process: int) -> Any:
-    core = require('openvino', 'offline').Core()
+    new = require('openvino', 'offline').Core
+    if process != _BEGAN: new().get_property('CPU', 'OPTIMIZATION_CAPABILITIES')   # clears away what a fork lost
+    core = new()
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(core))   # never taken down: what its end clears away may be in use
     return core
 
 def runtime() -> Any:
     "OpenVINO's `Core`, one for this process. Raises `MissingExtra`."
+    require('openvino', 'offline')
     return _core_of(os.getpid())
 
 
