@@ -77,7 +77,7 @@ def figures() -> str:
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
          f'{best["n"]} questions of BioASQ, round 10', 'nbs/studies/models.ipynb'),
-        ('Answers that cite a paper the experts named (with the reader of November 23)', share(cited['cites_gold']),
+        ('Answers that cite a paper the experts named', share(cited['cites_gold']),
          f'{cited["cites_gold"]["n"]} of the same', 'benchmarks/results/answers.json'),
         ('The first quote is a sentence that physicians had marked; any of three',
          f'{share(quotes["first marked"])}; {share(quotes["any of three marked"])}',
