@@ -23,7 +23,6 @@ from importlib.resources import files
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Literal, NamedTuple, cast, get_args
-from weakref import WeakSet
 
 import msgspec
 import numpy as np
@@ -91,15 +90,13 @@ def load_network(
     return network.eval(), tokenizer
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #31ee9a53
-_BEGAN = os.getpid()
+def _for_good(thing: Any) -> Any:
+    "The same, which Python never takes down."
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing
 
 @cache
-def _core_of(process: int) -> Any:
-    new = require('openvino', 'offline').Core
-    if process != _BEGAN: new().get_property('CPU', 'OPTIMIZATION_CAPABILITIES')   # clears away what a fork lost
-    core = new()
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(core))   # never taken down: what its end clears away may be in use
-    return core
+def _core_of(process: int) -> Any: return _for_good(require('openvino', 'offline').Core())
 
 def runtime() -> Any:
     "OpenVINO's `Core`, one for this process. Raises `MissingExtra`."
@@ -373,32 +370,30 @@ def on_trunk(head: Any, card: ModelCard) -> Any:
 RunsIn = Literal['bf16', 'f32', 'auto']
 _RENEW = 'prepare it again with this version of openvino'
 
-# %% ../../nbs/retrieval/openvino_models.ipynb #6f02b8d7
-_COMPILED: WeakSet[Any] = WeakSet()
-
-def _let_be():
-    "Has Python never take down the networks that a parent compiled."
-    for network in _COMPILED: ctypes.pythonapi.Py_IncRef(ctypes.py_object(network))
-
-if hasattr(os, 'register_at_fork'): os.register_at_fork(after_in_child=_let_be)
-
 # %% ../../nbs/retrieval/openvino_models.ipynb #0d83e6a1
 @contextmanager
 def _loading(folder: Path) -> Iterator[None]:
     try: yield
     except Exception as e: raise ModelError(f'{folder} could not be loaded ({reason(e)}): {_RENEW}') from e
 
-def _compiled(folder: Path, card: ModelCard, options: dict[str, str]) -> Any:
-    "The network of a prepared folder, made for this process."
-    core = runtime()
+class _Compiled(NamedTuple):
+    "A network, and its requests that no call holds; the first batch of a new one takes longer."
+    network: Any
+    idle: deque[Any]
+
+_MADE: dict[tuple[Any, ...], _Compiled] = {}
+
+def _compiled(folder: Path, card: ModelCard, options: dict[str, str]) -> _Compiled:
+    "The network of a prepared folder, made once for this process."
+    core, key = runtime(), (os.getpid(), folder.resolve(), card.to_json(), *options.items())
+    if key in _MADE: return _MADE[key]
     with _loading(folder):
         model = core.read_model(folder / 'model.xml')
         if card.precision == 'w8': multiply_out(model)
     if card.trunk: model = on_trunk(model, card)
-    with _loading(folder):
-        network = core.compile_model(model, 'CPU', options)
-    _COMPILED.add(network)
-    return network
+    with _loading(folder): _MADE[key] = _Compiled(_for_good(core.compile_model(model, 'CPU', options)), deque())
+    return _MADE[key]
+
 
 # %% ../../nbs/retrieval/openvino_models.ipynb #723a7771
 class PreparedNetwork:
@@ -423,9 +418,8 @@ class PreparedNetwork:
 
     def compile(self):
         "Makes the network in this process. Raises `ModelError`."
-        self.network, self.process = _compiled(self.folder, self.card, self.options), os.getpid()
+        (self.network, self.idle), self.process = _compiled(self.folder, self.card, self.options), os.getpid()
         self.inputs = [name.get_any_name() for name in self.network.inputs]   # of a head: what the layers below it read
-        self.idle = deque()   # requests that no call holds; the first batch of a new one takes longer
 
     def at_most(self, max_tokens: int | None) -> int:
         "This many tokens, or as many as the network reads. Raises `ModelError` for more."
@@ -441,12 +435,14 @@ class PreparedNetwork:
 def _request(of: PreparedNetwork) -> Any:
     "A request of one call alone: threads do not meet."
     try: return of.idle.pop()
-    except IndexError: return of.network.create_infer_request()
+    except IndexError: return _for_good(of.network.create_infer_request())
 
 def _in_order(of: PreparedNetwork, work: Iterable[Mapping[str, np.ndarray]]) -> Iterator[np.ndarray]:
     "What the network makes of each batch, one after the other."
     request = _request(of)
-    for batch in work:
-        request.infer(dict(batch))
-        yield request.get_output_tensor(0).data.copy()
-    of.idle.append(request)
+    idle = of.idle   # of this process
+    try:
+        for batch in work:
+            request.infer(dict(batch))
+            yield request.get_output_tensor(0).data.copy()
+    finally: idle.append(request)
