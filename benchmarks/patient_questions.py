@@ -46,8 +46,8 @@ reader of that evening; `demo, before November 27` with the one of the morning; 
 again` are the 100 of v... with both. First quotes alone, of all readers in one shuffled row, by two sessions and a third for ten; of twelve
 graded twice all agreed.
 `demo, November 27, night` are these 132, of which the first quotes are the same but for one that is declined now (k066, on another gene),
-and 60 more (j...) by a session that knew nothing, the first quotes graded by one and read again by another (48 of 50 alike). With the
-reader of that night the first quotes to the 100 of v... are those of the evening.
+and 60 more (j...) by a session that knew nothing, the first quotes graded by one and read again by another (48 of 50 alike), and one that
+came later by a third. With the reader of that night the first quotes to the 100 of v... are those of the evening.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question

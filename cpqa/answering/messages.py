@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from .question_kinds import begins_asking
+from .question_words import words_that_matter
 from .subject import medicines
 from ..core.records import Document, Record
 from ..core.text_analysis import ENGLISH, bounded
@@ -139,8 +140,8 @@ _LEANS = re.compile(r'\b(?:it|this|these|those|they|them)\b(?! (?:[a-z]+ )?(?:to
 def _with_told(said: Sequence[str], parts: LetterParts, i: int) -> list[int]:
     "The numbers of the sentence that asks, and of what was told so many as there is room for, in their order."
     taken, room = {i}, _ROOM - len(said[i].split())
-    near = dict.fromkeys([parts.about, *range(i - 1, -1, -1), *range(i + 1, len(said))])
-    for k in sorted(near, key=lambda k: not _named(bounded(said[k]))):   # what names a cancer or a medicine before a job and two boys
+    near, matters = dict.fromkeys([parts.about, *range(i - 1, -1, -1), *range(i + 1, len(said))]), words_that_matter(said)
+    for k in sorted(near, key=lambda k: (not _named(bounded(said[k])), -matters[k])):   # numb feet before a job and two boys
         words = len(said[k].split())
         if k not in parts.asks and words <= room and not _GREETS.match(said[k]): taken, room = taken | {k}, room - words
     return sorted(taken)

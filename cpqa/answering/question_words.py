@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['content_words', 'not_held', 'share_held', 'what_asks', 'WordWeights', 'shipped_word_weights', 'word_signs',
-           'chance_of_mattering', 'that_of', 'unmentioned']
+           'chance_of_mattering', 'that_of', 'unmentioned', 'words_that_matter']
 
 # %% ../../nbs/answering/question_words.ipynb #9a000004
 import re
@@ -107,3 +107,12 @@ def unmentioned(question: str, citations: Sequence[Citation], encoder: Encoder |
     chances = chance_of_mattering(weights, meant, signs)
     named = sorted(np.flatnonzero(chances >= weights.least), key=lambda i: -chances[i])[:_MOST]
     return [words[i] for i in sorted(named)]
+
+# %% ../../nbs/answering/question_words.ipynb #9a000031
+def words_that_matter(said: Sequence[str], encoder: Encoder | None = None) -> list[float]:
+    "How many words that matter each sentence holds, each counted by its chance; 0 for all without the extra `offline`."
+    weights = shipped_word_weights()
+    try: model = that_of(weights.encoder, encoder)
+    except (MissingExtra, ModelError): return [0.0] * len(said)
+    words = [[w for w in content_words(s) if len(w) > 1 and not w.isdigit()] for s in said]
+    return [float(chance_of_mattering(weights, *word_signs(model, s, own, [])).sum()) if own else 0.0 for s, own in zip(said, words)]
