@@ -15,8 +15,9 @@ from rich.console import Console
 from cpqa.core.records import NOT_ADVICE, Answer, CheckedClaim, Citation, Document
 from cpqa.core.remarks import remark, said
 from cpqa.testing.toy_corpus import TOY
-from cpqa.display import answer_html, answer_markdown, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line
+from cpqa.display import answer_html, answer_markdown, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line, source_line
 from cpqa.libraries import build_index
+from cpqa.literature.demo_notes import PUBLISHERS
 from cpqa.pipeline import CancerQA, Finding
 from cpqa.retrieval.sources import Scope
 
@@ -189,3 +190,10 @@ def test_a_retracted_paper_is_never_cited(tmp_path):
             or e.passage.doc_id == '66' for e in answer.evidence)
     again = build_index([[*TOY, replace(gone, publication_types=())]], tmp_path/'sound')
     assert '66' in CancerQA(again).ask(question).used_PMIDs    # were it not retracted, it would be
+
+
+def test_a_page_for_patients_is_called_that():
+    "The place of such a note stands in recorded prompts as it is; on the screen it says less of how it was collected."
+    for place in PUBLISHERS.values():
+        page = cited('It may ease.', pmid='NCI-1', source='note', year=None, journal=place, study='information page')
+        assert source_line(page).endswith(' for patients, not a paper') and 'MedQuAD' not in source_line(page)

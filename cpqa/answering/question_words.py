@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['content_words', 'not_held', 'share_held', 'what_asks', 'WordWeights', 'shipped_word_weights', 'word_signs',
-           'chance_of_mattering', 'that_of', 'unmentioned', 'words_that_matter']
+           'chance_of_mattering', 'unmentioned', 'words_that_matter']
 
 # %% ../../nbs/answering/question_words.ipynb #9a000004
 import re
@@ -19,7 +19,7 @@ from ..core.errors import MissingExtra
 from ..core.records import Citation, Record
 from ..core.text_analysis import ENGLISH
 from ..retrieval.encoder_contracts import directions
-from ..retrieval.encoders import EmbeddedEncoder, Encoder
+from ..retrieval.encoders import Encoder, that_of
 from ..retrieval.openvino_models import ModelError
 from ..retrieval.patient_words import without_mentioned
 from ..retrieval.spelling import CONTRACTED, word_rarity
@@ -87,13 +87,6 @@ def chance_of_mattering(weights: WordWeights, meant: np.ndarray, signs: np.ndarr
     return 1 / (1 + np.exp(-odds))
 
 # %% ../../nbs/answering/question_words.ipynb #9a000010
-@cache
-def _own_encoder() -> Encoder: return EmbeddedEncoder()
-
-def that_of(checksum: str, given: Encoder | None) -> Encoder:
-    "The encoder given, if its checksum begins so, or else the one that comes with cpqa. Raises `MissingExtra`, `ModelError`."
-    return given if given and str(given.describe().get('sha256', '')).startswith(checksum) else _own_encoder()
-
 _MOST = 4   # words that are named
 
 def unmentioned(question: str, citations: Sequence[Citation], encoder: Encoder | None = None) -> list[str]:

@@ -14,11 +14,10 @@ import msgspec
 import numpy as np
 
 from .danger_network import message_windows
-from .question_words import that_of
 from ..core.errors import MissingExtra
 from ..core.records import Record
 from ..retrieval.encoder_contracts import directions
-from ..retrieval.encoders import Encoder
+from ..retrieval.encoders import Encoder, that_of
 from ..retrieval.openvino_models import ModelError
 
 # %% ../../nbs/answering/situations.ipynb #9b000007

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['MINILM', 'MINILM_SHA256', 'ENCODERS', 'Encoder', 'minilm_folder', 'check_weights', 'batches', 'told_contract',
            'longest_row', 'prepare_encoder', 'check_dim', 'encoder_input', 'rectangle', 'FastEncoder', 'TwoEncoders',
-           'prepared_encoder', 'EmbeddedEncoder', 'embedded_sha256', 'SentenceTransformerEncoder', 'encoder_name',
-           'encoder', 'RememberingEncoder', 'CachedEncoder', 'write_known', 'KnownVectors']
+           'prepared_encoder', 'EmbeddedEncoder', 'embedded_sha256', 'that_of', 'SentenceTransformerEncoder',
+           'encoder_name', 'encoder', 'RememberingEncoder', 'CachedEncoder', 'write_known', 'KnownVectors']
 
 # %% ../../nbs/retrieval/encoders.ipynb #60d5b1f7
 import hashlib
@@ -17,6 +17,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -308,6 +309,14 @@ class EmbeddedEncoder(FastEncoder):
 def embedded_sha256(model: str | None = None) -> str:
     "The SHA-256 in `describe()` of the embedded model, without loading it: for those who look whether something made with it is there."
     return _sha256(read_card(folder, 'bi-encoder', check=False)) if (folder := _embedded(model)) else MINILM_SHA256
+
+# %% ../../nbs/retrieval/encoders.ipynb #9c000002
+@cache
+def _embedded_once() -> EmbeddedEncoder: return EmbeddedEncoder()
+
+def that_of(checksum: str, given: Encoder | None) -> Encoder:
+    "The encoder given, if its checksum begins so, or else the one that comes with cpqa. Raises `MissingExtra`, `ModelError`."
+    return given if given and str(given.describe().get('sha256', '')).startswith(checksum) else _embedded_once()
 
 # %% ../../nbs/retrieval/encoders.ipynb #aac1ec83
 class SentenceTransformerEncoder:
