@@ -45,7 +45,8 @@ all in one shuffled row.
 reader of that evening; `demo, before November 27` with the one of the morning; `rct, November 27, evening` and `rct, November 27, graded
 again` are the 100 of v... with both. First quotes alone, of all readers in one shuffled row, by two sessions and a third for ten; of twelve
 graded twice all agreed.
-`demo, November 27, night` are these 132, of which the first quotes are the same but for one that is declined now (k066, on another gene),
+`demo, November 27, night` are these 132, of which the first quotes are the same but for two that are declined now
+(k066, on another gene; n077, on another medicine),
 and 60 more (j...) by a session that knew nothing, the first quotes graded by one and read again by another (48 of 50 alike), and one that
 came later by a third. With the reader of that night the first quotes to the 100 of v... are those of the evening.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.

@@ -15,7 +15,8 @@ from rich.console import Console
 from cpqa.core.records import NOT_ADVICE, Answer, CheckedClaim, Citation, Document
 from cpqa.core.remarks import remark, said
 from cpqa.testing.toy_corpus import TOY
-from cpqa.display import answer_html, answer_markdown, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line, source_line
+from cpqa.display import (answer_html, answer_markdown, answer_text, confidence_in_words, counts_in_words, dates_in_words, model_line,
+                          source_line)
 from cpqa.libraries import build_index
 from cpqa.literature.demo_notes import PUBLISHERS
 from cpqa.pipeline import CancerQA, Finding

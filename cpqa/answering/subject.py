@@ -8,6 +8,7 @@ __all__ = ['cancers_named', 'kin', 'speaks_of_cancer', 'medicines', 'medicines_n
 
 # %% ../../nbs/answering/subject.ipynb #5b1ec704
 import re
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -102,10 +103,10 @@ def of_any_medicine(document: Document, sentence: str) -> bool:
     return page and not medicines_named(f'{document.title}. {sentence}')
 
 # %% ../../nbs/answering/subject.ipynb #5b1ec721
-def of_another_medicine(asked: set[str], sentence: str) -> bool:
-    "Does a sentence name medicines, and none of those that were asked about, given by all their names in small letters?"
+def of_another_medicine(asked: Sequence[frozenset[str]], sentence: str) -> bool:
+    "Does a sentence name a medicine that was not asked about, and leave out one that was? Each by all its names in small letters."
     told = medicines_named(sentence)
-    return bool(told) and not any(names & asked for names in told)
+    return any(not any(names & own for own in asked) for names in told) and any(not any(names & own for names in told) for own in asked)
 
 # %% ../../nbs/answering/subject.ipynb #5b1ec717
 def _about_cancer(asked: frozenset[str], document: Document, sentence: str) -> bool:
@@ -119,7 +120,7 @@ def about_it(subject: Subject, document: Document, sentence: str = '') -> bool:
     if subject.cancers and not _about_cancer(subject.cancers, document, sentence): return False
     if of_another_gene(subject.genes, document, sentence): return False
     if names := [name for medicine in subject.medicines for name in medicine]:
-        if of_another_medicine({*names}, sentence) and not on_kind(subject, document, sentence): return False
+        if of_another_medicine(subject.medicines, sentence) and not on_kind(subject, document, sentence): return False
         held = f'{document.title} {document.text}'.lower()
         by_name = any(re.search(rf'(?<!\w){re.escape(name)}(?!\w)', held) for name in names if name in held)
         return by_name or on_kind(subject, document, sentence) or of_any_medicine(document, sentence)
