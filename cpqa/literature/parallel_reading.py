@@ -8,9 +8,11 @@ __all__ = ['read_ahead', 'read_files']
 # %% ../../nbs/literature/parallel_reading.ipynb #0f78c02d
 import multiprocessing
 import os
+import signal
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,14 @@ def _receive(worker, pipe, kept, path: Path) -> Iterator[Document | Deleted | Sk
         yield from unpack_records(kept.read(said))
 
 # %% ../../nbs/literature/parallel_reading.ipynb #52733159
+@contextmanager
+def _unheard() -> Iterator[None]:
+    "Keeps Ctrl-C from a process that begins inside, which could not yet ignore it; here it is heard when this ends."
+    if not hasattr(signal, 'pthread_sigmask'): return (yield)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try: yield
+    finally: signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
 def _hear(read: Callable, path: Path) -> Generator[Document | Deleted | Skipped | None, None, None]:
     "Starts a worker for `path` and yields None; then what it finds. The worker and its file end with this generator."
     context = multiprocessing.get_context('spawn')
@@ -41,7 +51,7 @@ def _hear(read: Callable, path: Path) -> Generator[Document | Deleted | Skipped 
     try:
         with open(handle, 'rb') as kept, pipe:
             try:
-                with speaks: worker.start()
+                with speaks, _unheard(): worker.start()
                 yield None
                 yield from _receive(worker, pipe, kept, path)
             finally:
