@@ -14,6 +14,8 @@ the cross-encoder, and both routes with it. The cross-encoder is ours, and so ar
 `ids` writes which questions both draw, DIR/mmlu.ids and so on, for `cpqa eval answers --only`, which makes any cell alone.
 LIBRARY is one of bioasq_beir's corpus. DIR keeps the runs, and the same command goes on with them. Seconds of stages are those of this
 machine; where the model's replies come from a recording, the seconds of writing say nothing, and are left out by --recorded-replies.
+In `stuhlmann` a prompt that came before word for word, as it often does at another depth, is not sent again: DIR/replies.jsonl has its
+reply. So seconds of writing are told of those rows alone whose every reply was written in that very run.
 """
 import argparse
 import json
@@ -25,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from common import DATA, PACKAGES, bioasq_questions, cancer_questions, save
 
+from cpqa.core.llm import Recorded, Replayed, request_key
 from cpqa.core.llm_providers import language_model
 from cpqa.evaluation.answer_systems import answering, answering_report, ask_all
 from cpqa.evaluation.collections import LeakFree, Questions
@@ -33,6 +36,20 @@ from cpqa.evaluation.parsing import apply_policy, read_answer
 from cpqa.evaluation.runs import Run
 from cpqa.evaluation.statistics import mcnemar, wilson
 from cpqa.evaluation.tasks import evaluate_answers
+
+class Once:
+    "Sends a request that it has not seen; of others it knows the reply from the recording at `path`."
+    def __init__(self, llm, path: Path):
+        self.llm, self.window, self.model, self.again = Recorded(llm, path), llm.window, llm.model, 0
+        self.known = Replayed(path).answers if path.exists() and path.stat().st_size else {}
+
+    def complete(self, messages, *, max_tokens=1024, temperature=0.0, schema=None, on_text=None):
+        key = request_key(messages, max_tokens, temperature, schema)
+        self.again += key in self.known
+        if key not in self.known:
+            self.known[key] = self.llm.complete(messages, max_tokens=max_tokens, temperature=temperature, schema=schema, on_text=on_text)
+        return self.known[key]
+
 
 SYSTEMS = ('cot', 'naive', 'pipeline', 'confirmed', 'quotes')
 RECORDED = [(model, how) for model in ('gpt-3.5', 'gpt-4') for how in ('cot', 'medrag')]
@@ -128,15 +145,17 @@ def precision_and_recall(done: Run, questions: Questions) -> dict:
 
 def stuhlmann(a) -> dict:
     questions, rows, right = drawn_stuhlmann(a), [], {}
-    llm = language_model(a.llm, timeout=600, window=8192)
+    llm = Once(language_model(a.llm, timeout=600, window=8192), a.runs / 'replies.jsonl')
     for way, fields in WAYS.items():
         for depth in DEPTHS:
+            run_file = a.runs / f'{way.replace(", ", "-").replace(" ", "-")}-{depth}.jsonl'
+            before, begun = llm.again, not run_file.exists()
             qa = answering('stuhlmann', llm, a.library, depth=depth, **fields)
-            done = ask_all('stuhlmann', qa, questions, a.runs / f'{way.replace(", ", "-").replace(" ", "-")}-{depth}.jsonl', 0, None,
-                           told(f'{way}, {depth}'))
+            done = ask_all('stuhlmann', qa, questions, run_file, 0, None, told(f'{way}, {depth}'))
             report, ok = answering_report(done, questions), right_in(done, questions)
             right[way, depth] = ok
-            seconds = {k: v for k, v in report['seconds'].items() if not (a.recorded_replies and k in ('read', 'total'))}
+            live = begun and llm.again == before and not a.recorded_replies   # every reply was written now
+            seconds = {k: v for k, v in report['seconds'].items() if live or k not in ('read', 'total')}
             rows.append({'first stage': way, 'depth': depth, 'accuracy': share(ok.values()), **precision_and_recall(done, questions),
                          'answered': report['measures']['answered'], 'failed': report['n_failed'],
                          'papers used': round(float(np.mean([len(o.hits) for o in done.outcomes.values()])), 2),
