@@ -370,8 +370,9 @@ def _making_of(libraries: Sequence[Library], making: Making) -> Making:
 
 # %% ../nbs/collecting.ipynb #29133255
 def _take_over(model: CachedEncoder, library: Library):
-    "Keeps the vectors of a library's passages, by the texts they were made of."
+    "Keeps the vectors of a library's passages, by the texts they were made of; the mean of several is made of none."
     vectors, ids = Vectors(library, model), iter(library.ids)
+    if vectors.whole: return
     while some := list(islice(ids, 1000)):
         rows = [(d, r) for d in library.documents(some) for r in vectors.rows_of(d.id)]
         spans = vectors.spans[[r for _, r in rows]]

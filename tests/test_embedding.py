@@ -10,9 +10,11 @@ import pytest
 from helpers import CPQA, complaint, environment, good, hidden, inside, write_beir
 from msgspec.structs import replace
 
+from cpqa import CancerQA
 from cpqa.core.records import Document
 from cpqa.core.storage import beside
 from cpqa.literature.library import Library
+from cpqa.passages.two_stage import TwoStage
 from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.growing_rows import GrowingRows
 from cpqa.retrieval.term_search import TermRetriever
@@ -156,7 +158,7 @@ def test_what_is_told_of_the_form_is_told_of_the_vectors_that_are_there_now(tmp_
     updated(out, PAPERS[60:110])
     now, r = lines_of(out), Library(out).manifest.parts['vectors']['recall']
     assert now['form'] == ('sq8, 110 vectors of 384 numbers, of which a search reads 42.2 kB: more than the 2.0 kB allowed, '
-                           'but no form is smaller')
+                           'but no form is smaller (one vector a document: --segmenter document)')
     assert 'for 110 passages among 110, of which 60 were left in eight bits alone; when all were exact: ' in now['recall']
     assert now['recall'].endswith(before['recall']) and (r['of'], r['in_eight_bits'], r['of_exact']['of']) == (110, 60, 60)
     files = {path.name: path.read_bytes() for path in (out/'vectors').iterdir()}
@@ -190,3 +192,30 @@ def test_a_memory_that_cannot_be_is_refused(papers, tmp_path, words, said, code)
 
 def test_a_library_that_has_vectors_says_so(papers):
     assert '--afresh' in complaint(inside('library', 'embed', papers/'whole'))
+
+
+def test_one_vector_a_document_is_built_asked_updated_and_merged(tmp_path):
+    "Papers of three passages each: a third of the vectors, and the passages are still what is read and quoted."
+    long = lambda d, n: replace(d, text=' '.join(f'In trial {d.id} {d.title} were looked at by nurse {i} of ward {n}.' for i in range(30)))
+    write_beir(tmp_path/'papers.jsonl', [long(p, n) for n, p in enumerate(PAPERS[:12])])
+    write_beir(tmp_path/'more.jsonl', [long(p, n) for n, p in enumerate(PAPERS[12:20])])
+    for name, files in (('a', 'papers'), ('b', 'more')):
+        good('index', 'build', tmp_path/f'{files}.jsonl', '--segmenter', 'document:128:0', '--out', tmp_path/name, how=inside)
+    told = lines_of(tmp_path/'a')
+    assert told['passages'].startswith('cut by document:') and told['form'].startswith('exact, 12 vectors')
+    vectors = Vectors(Library(tmp_path/'a'), EmbeddedEncoder())
+    passages = TwoStage(vectors).candidates(list(vectors.library))[0]
+    assert len(vectors.spans) == 12 and len(passages) >= 3 * 12
+    trace = CancerQA(tmp_path/'a').ask('Does tea help against fatigue?').trace
+    assert trace['passages']['candidates'] >= 3 * trace['documents'] > 0
+    assert updated(tmp_path/'a', [long(PAPERS[30], 30)]).startswith('1 new')
+    assert lines_of(tmp_path/'a')['form'].startswith('exact, 13 vectors')
+    good('library', 'merge', tmp_path/'a', tmp_path/'b', '--out', tmp_path/'both', how=inside)
+    both = Vectors(Library(tmp_path/'both'), EmbeddedEncoder())
+    assert both.whole and len(both.spans) == 21
+    for id in ('3', '30'): np.testing.assert_allclose(both.of_rows(both.rows_of(id)), row_of(tmp_path/'a', id), atol=1e-3)
+
+
+def row_of(folder: Path, id: str) -> np.ndarray:
+    vectors = Vectors(Library(folder), EmbeddedEncoder())
+    return vectors.of_rows(vectors.rows_of(id))

@@ -9,7 +9,7 @@ __all__ = ['Combine', 'WAIT', 'first_weight', 'with_first', 'Calibration', 'TwoS
 # %% ../../nbs/passages/two_stage.ipynb #7b208514
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, get_args
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..core.errors import CpqaError
 from ..core.records import Document, Evidence, Hit, Passage, Record, in_order
 from ..core.redaction import short
 from .rerankers import BM25Reranker, NoReranker, Reranker, better_scores
-from .segmenters import Segmenter
+from .segmenters import Segmenter, SentenceSplitter
 from ..retrieval.term_search import RRF_K, Retriever, reciprocal_rank_fusion
 from ..retrieval.dual_path import source_of
 from ..retrieval.vectors import PassageVectors
@@ -104,12 +104,18 @@ def _candidates(vectors: PassageVectors, documents: Iterable[Document]) -> tuple
     passages, rows = [], []
     for document in documents:
         if document.void: continue
-        for row in vectors.rows_of(document.id):
-            _, start, end = map(int, vectors.spans[row])
+        for row, start, end in _placed(vectors, document):
             if end > start:
                 passages.append(Passage.of(document, start, end))
                 rows.append(row)
     return passages, rows
+
+def _placed(vectors: PassageVectors, document: Document) -> Iterator[tuple[int, int, int]]:
+    "Row, start and end of a document's passages: as they were embedded, or cut now where they share a vector."
+    rows = vectors.rows_of(document.id)
+    if not vectors.whole: return ((row, *map(int, vectors.spans[row, 1:])) for row in rows)
+    cut = SentenceSplitter(vectors.splitter['words'], vectors.splitter['overlap'])
+    return ((rows[0], p.start, p.end) for p in cut.split(document))
 
 # %% ../../nbs/passages/two_stage.ipynb #da1fe70e
 WAIT = 2   # documents that the next passage of a document waits for
@@ -157,7 +163,8 @@ def _ranked(stage: TwoStage, question: str, passages: list[Passage], cosines: np
     "The passages that are ranked for the best `n`, and their cosines: all, or those picked by words and meaning."
     most = len(passages) if stage.ranked is None else max(stage.ranked, n)
     if len(passages) <= most: return passages, cosines
-    at = picked(passages, [better_scores(BM25Reranker(), question, passages), cosines], most)
+    words = better_scores(BM25Reranker(), question, passages)
+    at = picked(passages, [words] if _vectors(stage).whole else [words, cosines], most)
     return [passages[i] for i in at], cosines[at]
 
 # %% ../../nbs/passages/two_stage.ipynb #1033e889

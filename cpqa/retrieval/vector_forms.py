@@ -52,7 +52,8 @@ def form_for(vectors: int, dim: int, memory: int | None = None) -> Fit:
     form = fitting[0] if fitting else forms[-1]
     why = _so_many(form, vectors, dim)
     if memory is None: return Fit(form, why)
-    if not fitting: return Fit(form, f'{why}: more than the {size_in_words(memory)} allowed, but no form is smaller')
+    if not fitting: return Fit(form, f'{why}: more than the {size_in_words(memory)} allowed, but no form is smaller '
+                                    '(one vector a document: --segmenter document)')
     if form == by_number: return Fit(form, f'{why}, within the {size_in_words(memory)} allowed')
     larger = forms[forms.index(form) - 1]
     return Fit(form, f'{why}; {larger} would read {size_in_words(bytes_read(larger, vectors, dim))} of {size_in_words(memory)} allowed')
