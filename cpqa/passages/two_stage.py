@@ -113,7 +113,7 @@ def _candidates(vectors: PassageVectors, documents: Iterable[Document]) -> tuple
 def _placed(vectors: PassageVectors, document: Document) -> Iterator[tuple[int, int, int]]:
     "Row, start and end of a document's passages: as they were embedded, or cut now where they share a vector."
     rows = vectors.rows_of(document.id)
-    if not vectors.whole: return ((row, *map(int, vectors.spans[row, 1:])) for row in rows)
+    if not vectors.whole: return ((row, int(vectors.spans[row, 1]), int(vectors.spans[row, 2])) for row in rows)
     cut = SentenceSplitter(vectors.splitter['words'], vectors.splitter['overlap'])
     return ((rows[0], p.start, p.end) for p in cut.split(document))
 

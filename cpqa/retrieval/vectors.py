@@ -154,8 +154,9 @@ def _embedded(part: VectorPart, documents: Documents, chosen: Sequence[int], fir
     progress('embedding', begin, total)
     rest = ((n, d) for n in chosen if n >= begin for d in documents.documents([documents.ids[n]]))
     for places, texts, next in _batches(rest, part.split, part.head):
-        vectors, places = part.encoder.encode(texts, 'document'), np.array(places, dtype=np.int64)
-        made.add(*(_means(vectors, places) if one_each(part.splitter) else (vectors, places)), next - first)
+        vectors, placed = part.encoder.encode(texts, 'document'), np.array(places, dtype=np.int64)
+        if one_each(part.splitter): vectors, placed = _means(vectors, placed)
+        made.add(vectors, placed, next - first)
         progress('embedding', next, total)
     progress('embedding', total, total)
     yield made
