@@ -28,7 +28,7 @@ from .libraries import AnyEncoder, build_index, check_encoder, encoder_of, files
 from .literature.article_files import read_file
 from .literature.entrez import Entrez, clean_ids
 from .literature.harvest import (
-    FileSpool, HarvestError, Haul, Listed, NothingWanted, Spool, asked_there, fetch_pages, kept_ids, list_ids, spooling)
+    FileSpool, HarvestError, Haul, Listed, NothingWanted, Spool, asked_there, fetch_pages, kept_ids, list_ids, room_in, spooling)
 from .literature.ledger import Ledger
 from .literature.library import Library, LibraryError, Origin, build_library, file_entry, is_library
 from .literature.library_updates import Updated
@@ -239,7 +239,8 @@ class Files:
         said = _MD5.findall(self._ask(f'{name}.md5', holds_one))[0]
         def whole(body: bytes):
             if md5(body).hexdigest() != said.decode(): raise Trouble('its MD5 is not what NLM says')
-        (folder / name).write_bytes(self._ask(name, whole))
+        body = self._ask(name, whole)
+        with room_in(folder): (folder / name).write_bytes(body)
         return folder / name
 
 # %% ../nbs/collecting.ipynb #09130e35
