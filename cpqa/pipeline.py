@@ -522,6 +522,7 @@ def _quoted_instead(qa: _Steps, answer: Answer, g: Gathered) -> Answer:
     if quoted.abstained: return answer
     said = f'{in_words(answer.why[0])} Sentences of the papers are quoted instead.'
     return replace(quoted, notes=(said, *quoted.notes), usage=answer.usage,
+                   why=(*quoted.why, *answer.why[1:]), timings_ms={**quoted.timings_ms, **answer.timings_ms},   # of a second reading
                    trace={**quoted.trace, 'model': answer.trace['reader'] | {'why': 'none confirmed'}})
 
 _MEANS = re.compile(r'\b(?:mean|means|meaning|meant|what (?:is|are|does)|what\'?s|explain)\b', re.I)

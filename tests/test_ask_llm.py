@@ -5,15 +5,19 @@ All of it in this process."""
 import json
 import re
 from contextlib import nullcontext
+from html import unescape
 from types import SimpleNamespace
 
 import pytest
 from conftest import cases
 from helpers import complaint, escapes, good, inside, screen
 
+from cpqa.answering.readers import Reading
 from cpqa.core.llm_providers import language_model
 from cpqa.core.llm_spending import Limited
+from cpqa.core.redaction import short
 from cpqa.core.retries import Patience
+from cpqa.display import answer_html, answer_in_words
 from cpqa.pipeline import CancerQA
 from cpqa.terminal import FAILED
 from cpqa.testing.model_server import LLMServer
@@ -185,6 +189,30 @@ def test_the_model_reads_its_claims_once_more(verdict, said):
     assert answer['timings_ms']['read_again'] > 0
     assert answer['label'] == 'yes' and answer['trace']['reader']['doubted'] == (verdict != 'supports')
     assert said in answer['reason']
+
+
+@cases('verdict,alone', [(verdict, alone) for verdict in ('supports', 'contradicts') for alone in (False, True)])
+def test_the_model_reads_what_the_check_refused_and_lets_nothing_through(verdict, alone):
+    "Text, JSON and card tell the disagreement; also where no claim holds and sentences are quoted instead."
+    def reply(messages, schema):
+        if 'verdict' in schema['properties']:
+            return json.dumps({'words': '', 'verdict': verdict if ' 99 %' in messages[-1].content else 'supports'})
+        reply = json.loads(copying(messages, schema))
+        sound = reply['claims'][0]
+        wrong.append(sound['text'].rstrip('.') + ' in 99 % of them.')
+        return json.dumps(reply | {'claims': [sound] * (not alone) + [sound | {'text': wrong[-1]}]})
+    wrong = list[str]()
+    with LLMServer(reply) as server:
+        answer = CancerQA(reading=Reading(language_model(f'openai:toy@{server.url}/v1'), check='llm')).ask(QUESTION)
+        assert len(server.log) == answer.usage['calls'] == 3   # two replies and the refused claim, or one and both claims
+    told, data, card = (' '.join(x.split()) for x in (answer_in_words(answer), answer.to_dict()['reason'], unescape(answer_html(answer))))
+    assert answer.timings_ms['read_again'] > 0 and wrong[-1] not in [c.text for c in answer.claims if c.holds]
+    backed = f'1 of 1 that did not pass the check: “{short(wrong[-1], 100)}” (supports in PMID'
+    said = backed if verdict == 'supports' else 'none of 1 that did not pass the check.'
+    assert all(f'finds support for {said}' in one for one in (told, data, card))
+    assert all(('the check decides' in one) == (verdict == 'supports') for one in (told, data, card))
+    reader = answer.trace['model' if alone else 'reader']
+    assert (reader['doubted'], reader['backed'], reader['failed']) == (0, verdict == 'supports', 1)
 
 
 def test_a_local_model(tmp_path):

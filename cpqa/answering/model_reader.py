@@ -237,11 +237,11 @@ def _written_answer(reader: 'LLMReader', g: Gathered) -> Answer:
     asked = _Asked(reader.llm, g, reader.prompt.keys, reader.max_tokens)
     answer = _tries(reader, g, fit, blank, asked)
     told = answer.trace['reader'] | {'tries': len(asked.said), 'faults': asked.faults}
-    if reader.again and not answer.abstained:
+    if reader.again and any(c.citations for c in answer.claims) and answer.why[0].kind != 'silent':
         began, second = time.perf_counter(), read_again(reader.llm, answer.claims)
         took = {'read_again': round((time.perf_counter() - began) * 1000, 2)}
         answer = replace(answer, why=(*answer.why, second.remark), timings_ms=took)
-        told |= {'doubted': len(second.doubted)}
+        told |= {'doubted': len(second.doubted), 'backed': len(second.backed)}
         asked.said += second.completions
     model = next((c.model for c in reversed(asked.said) if c.model), '')
     return replace(answer, model=model, usage=usage_of(asked.said), trace=answer.trace | {'reader': told})
@@ -260,7 +260,7 @@ class LLMReader:
         window: int | None = None,               # tokens; None: what the model says it can hold
         direction: Points | None = by_rules,     # (question, quote) -> 'for', 'against' or 'unclear'; None: papers are not counted
         abstain_below: float | None = None,      # a confidence below which no model is asked; None: it decides nothing
-        again: bool = False,                     # the model reads each claim that holds beside its quote once more
+        again: bool = False,                     # the model reads each claim beside its quote once more
         checks: bool = True,                     # False: the answer stands as it was written, to measure what others' systems say
     ):
         self.llm, self.prompt, self.support, self.strict, self.direction = llm, named_prompt(prompt), support, strict, direction

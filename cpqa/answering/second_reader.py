@@ -52,33 +52,39 @@ def second_opinion(llm: LLM, claim: str, quote: str) -> SecondOpinion:
 
 # %% ../../nbs/answering/second_reader.ipynb #3c1ca2fa
 class SecondReading(Record, frozen=True):
-    "What came of it: claims read, those doubted with the verdict, claims without an opinion on a quote, and what was asked."
+    "What came of it: claims that hold, those doubted, claims without an opinion on a quote, what was asked, and refused claims likewise."
     read: int = 0
     doubted: tuple[tuple[str, str, str], ...] = ()    # claim, verdict with the paper where there are several, deciding words
     silent: int = 0
     completions: tuple[Completion, ...] = ()
     spent: str = ''           # why a cap kept claims from being read; '': none did
+    refused: int = 0          # claims that the check refused beside a quote, read too
+    backed: tuple[tuple[str, str, str], ...] = ()     # those that the model finds supported
 
     @property
     def remark(self) -> Remark:
         "What a person is told."
-        said = [f'“{short(claim, 100)}” ({verdict}{f": “{short(words, 60)}”" if words else ""})' for claim, verdict, words in self.doubted]
+        each = lambda claim, verdict, words: f'“{short(claim, 100)}” ({verdict}{f": “{short(words, 60)}”" if words else ""})'
+        said, backing = ('; '.join(each(*row) for row in rows) for rows in (self.doubted, self.backed))
         capped = {'fault': 'budget', 'spent': self.spent} if self.spent else {}
-        return remark('second reading', read=self.read, doubted=len(self.doubted), silent=self.silent, said='; '.join(said), **capped)
+        return remark('second reading', read=self.read, doubted=len(self.doubted), silent=self.silent, said=said, refused=self.refused,
+                      backed=len(self.backed), backing=backing, **capped)
 
 # %% ../../nbs/answering/second_reader.ipynb #3c1ca2fb
-def _doubt(claim: CheckedClaim, told: Sequence[tuple[Citation, SecondOpinion]]) -> tuple[str, str, str] | None:
-    "The claim, the verdict of the quote that speaks most against it, and the deciding words; None where none does."
-    against = sorted((x for x in told if x[1].verdict != 'supports'), key=lambda x: x[1].verdict != 'contradicts')
+def _disagreement(claim: CheckedClaim, told: Sequence[tuple[Citation, SecondOpinion]]) -> tuple[str, str, str] | None:
+    "The claim, the verdict that speaks most against the check's, and the deciding words; None where none does."
+    against = sorted((x for x in told if (x[1].verdict == 'supports') != claim.holds), key=lambda x: x[1].verdict != 'contradicts')
     if not against: return None
     cited, opinion = against[0]
-    return claim.text, f'{opinion.verdict} in {cited.pmid}' if len(claim.citations) > 1 else opinion.verdict, opinion.words
+    where = f' in {cited.label}' if len(claim.citations) > 1 or not claim.holds else ''
+    return claim.text, opinion.verdict + where, opinion.words
 
 def read_again(llm: LLM, claims: Sequence[CheckedClaim]) -> SecondReading:
-    "The second reading of the claims that hold, each beside all of its quotes."
-    doubted, said, silent, spent = list[tuple[str, str, str]](), list[Completion](), 0, ''
-    held = [c for c in claims if c.holds and c.citations]
-    for c in held:
+    "The second reading of claims, each beside all of its quotes: a call for each quote, those of refused claims too."
+    doubted, backed = list[tuple[str, str, str]](), list[tuple[str, str, str]]()
+    said, silent, spent = list[Completion](), 0, ''
+    quoting = sorted((c for c in claims if c.citations), key=lambda c: not c.holds)
+    for c in quoting:
         told = list[tuple[Citation, SecondOpinion]]()
         for cited in c.citations:
             try:
@@ -87,5 +93,6 @@ def read_again(llm: LLM, claims: Sequence[CheckedClaim]) -> SecondReading:
             except ReplyError: pass
             except LLMError as e: spent = str(e) if e.kind == 'budget' else spent
         silent += len(told) < len(c.citations)
-        if doubt := _doubt(c, told): doubted.append(doubt)
-    return SecondReading(len(held), tuple(doubted), silent, tuple(said), spent)
+        if found := _disagreement(c, told): (doubted if c.holds else backed).append(found)
+    held = sum(c.holds for c in quoting)
+    return SecondReading(held, tuple(doubted), silent, tuple(said), spent, len(quoting) - held, tuple(backed))

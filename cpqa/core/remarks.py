@@ -113,10 +113,13 @@ _DEGREES = {'close': _CHOSEN, 'fair': _CHOSEN,
 def _match(r: Remark) -> str: return _DEGREES[r.values['degree']]
 
 def _second_reading(r: Remark) -> str:
-    v = r.values
-    more = f' For {v["silent"]} it had no opinion.' if v['silent'] else ''
-    if not v['doubted']: return f'The model, reading each claim beside its quote alone, doubts none of {v["read"]}.{more}'
-    return f'The model, reading each claim beside its quote alone, doubts {v["doubted"]} of {v["read"]}: {v["said"]}.{more}'
+    v, who, lines = r.values, 'The model, reading each claim beside its quote alone,', list[str]()
+    if v['read']: lines.append(f'{who} doubts {v["doubted"] or "none"} of {v["read"]}{": " * bool(v["said"])}{v["said"]}.')
+    if n := v.get('refused'):
+        found = f'{v["backed"] or "none"} of {n} that did not pass the check{": " * bool(v["backing"])}{v["backing"]}.'
+        end = ' Check and model disagree there, and the check decides: do not rely on what did not pass.' if v['backed'] else ''
+        lines.append(f'{"It" if lines else who} finds support for {found}{end}')
+    return ' '.join([*lines, *([f'For {v["silent"]} it had no opinion.'] if v['silent'] else [])])
 
 def _failed(r: Remark) -> str: return f"{'Left out' if r.values['left_out'] else 'Marked'}: {r.values['n']} ({_first(r)})."
 

@@ -65,7 +65,7 @@ def answering(
     system: str | AnswerSystem,
     llm: LLM | None,                     # who writes; for `quotes` it is not asked
     scope: Scope | Shelved | None = None,
-    check: str = '',                     # 'llm': the model reads each claim that holds once more
+    check: str = '',                     # 'llm': the model reads each claim once more
     **finding: Any,                      # fields of `Finding` that differ from the row's, as in depth=100
 ) -> CancerQA:
     "What answers by this way. Raises `CpqaError` where it needs a model and there is none, or has no claim to read once more."
