@@ -778,13 +778,22 @@ def test_routes_that_cannot_be_meant(more, why, tmp_path):
 
 
 def test_routes_of_ones_own_questions(garden, tmp_path):
-    library = build_library([[Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.')]], tmp_path/'library')
+    shelf = [Document('1', text='Tea grows on hills.'), Document('2', text='Rice grows in water.'), Document('PMC3', text='Tea is a leaf.')]
+    library = build_library([shelf], tmp_path/'library')
     (tmp_path/'mine.txt').write_text('Where does tea grow?\n{"question": "Where does rice grow?"}\n')
     to = ['--json', tmp_path/'routes.json', '--plot', tmp_path/'r.svg']
     out = went('eval', 'routes', tmp_path/'mine.txt', '--library', library.folder, *to)
     found = json.loads((tmp_path/'routes.json').read_text())
     assert '2 questions, 0 without documents' in out and (tmp_path/'r.svg').stat().st_size > 1000
-    assert set(found['sources']) == {'D1'} and found['routes']['E2']['share']['value'] > 0
+    assert set(found['sources']) == {'D1', 'D3'} and found['routes']['E2']['share']['value'] > 0
+    said = {way: (float(share), int(n), int(held)) for way, share, n, held in
+            re.findall(r'^(E\d D\d) +share ([\d.]+) \[[\d.]+, [\d.]+\]  (\d+) of (\d+)$', out, re.M)}
+    filled = sum(found['both'].values())
+    assert said == {way: (round(n / filled, 3), n, filled) for way, n in found['both'].items()} and len(said) > 1
+    for part, place in (('routes', 0), ('sources', 1)):   # the shares of a table are those of its rows and columns
+        for name, m in found[part].items():
+            assert sum(n for way, n in found['both'].items() if way.split()[place] == name) == round(m['share']['value'] * filled)
+            assert f'{name}      share {m["share"]["value"]:.3f} [' in out
     assert 'cannot be read' in complaint(inside('eval', 'routes', tmp_path/'gone.txt'))
 
 

@@ -20,6 +20,7 @@ from .collections import Question, Questions
 from .metrics import category_measures
 from .question_files import collect, question_rows
 from .runs import Outcome, Run, Spent, System, run
+from .statistics import wilson
 from .tables import errors, interval_values, kept_run, taken, taken_line, tokens_of
 from ..pipeline import CancerQA, clean_question
 from ..retrieval.dual_path import Retrieval
@@ -98,11 +99,16 @@ def _report(done: Run, top: int) -> dict[str, Any]:
 def routes_lines(report: dict[str, Any]) -> list[str]:
     "The report as lines of text."
     lines = [f'{report["n_questions"]:,} questions, {report["n_without_documents"]:,} without documents; the first {report["top"]} of each']
+    share = lambda value, low, high: f'share {value:.3f} [{low:.3f}, {high:.3f}]'
     for part in ('routes', 'sources'):
         for name, m in report[part].items():
             s = m['share']
-            lines.append(f'{name:5} share {s["value"]:.3f} [{s["low"]:.3f}, {s["high"]:.3f}]  reciprocal ranks {m["rrf_score"]:.3f}  '
+            lines.append(f'{name:7} {share(s["value"], s["low"], s["high"])}  reciprocal ranks {m["rrf_score"]:.3f}  '
                          f'entropy {m["entropy"]:.3f}')
+    held = sum(report['both'].values())
+    for name, n in report['both'].items():
+        i = wilson(n, held)
+        lines.append(f'{name:7} {share(i.value, i.low, i.high)}  {n:,} of {held:,}')
     if n := report['n_from_another_source']: lines.append(f'{n:,} answered by another source, since PubMed did not answer')
     if any(report['tokens'].values()): lines.append(taken_line(report))
     return lines + [f'{n:,} failed: {why}' for why, n in report['errors'].items()]
