@@ -422,11 +422,12 @@ def _apart(citations: Iterable[Citation]) -> tuple[Citation, ...]:
     return tuple(c for c in every if not any(inside(c, o) for o in every))
 
 # %% ../../nbs/answering/quoting_reader.ipynb #e89aa754
-_NEAR = 0.15   # what scores less is hardly ever on the subject
+_NEAR, _NEAR_OF_PAPERS = 0.25, 0.35   # what scores less is seldom of use
 
 def _nearest(given: _Scored, found: _Found) -> tuple[str, ...]:
-    "The ids of the documents whose best sentences come nearest to an answer, the nearest first."
-    return tuple(dict.fromkeys(found[i][0].id for i in given.order if given.scores[i] >= _NEAR))
+    "The ids of the documents whose best sentences come nearest to an answer, the nearest first, as long as they are near."
+    near = lambda i: given.scores[i] >= (_NEAR if source_of(found[i][0]) == 'note' else _NEAR_OF_PAPERS)
+    return tuple(dict.fromkeys(found[i][0].id for i in given.order if near(i)))
 
 def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     "What `QuotingReader.read` does, but for the check of each quote."
