@@ -15,7 +15,7 @@ the cross-encoder, and both routes with it. The cross-encoder is ours, and so ar
 LIBRARY is one of bioasq_beir's corpus. DIR keeps the runs, and the same command goes on with them. Seconds of stages are those of this
 machine; where the model's replies come from a recording, the seconds of writing say nothing, and are left out by --recorded-replies.
 In `stuhlmann` a prompt that came before word for word, as it often does at another depth, is not sent again: DIR/replies.jsonl has its
-reply. So seconds of writing are told of those rows alone whose every reply was written in that very run.
+reply, and how long it took then, which is what the seconds of a reply are made of.
 """
 import argparse
 import json
@@ -40,14 +40,15 @@ from cpqa.evaluation.tasks import evaluate_answers
 class Once:
     "Sends a request that it has not seen; of others it knows the reply from the recording at `path`."
     def __init__(self, llm, path: Path):
-        self.llm, self.window, self.model, self.again = Recorded(llm, path), llm.window, llm.model, 0
+        self.llm, self.window, self.model = Recorded(llm, path), llm.window, llm.model
         self.known = Replayed(path).answers if path.exists() and path.stat().st_size else {}
+        self.took: list[float] = []   # seconds of each reply since this was emptied
 
     def complete(self, messages, *, max_tokens=1024, temperature=0.0, schema=None, on_text=None):
         key = request_key(messages, max_tokens, temperature, schema)
-        self.again += key in self.known
         if key not in self.known:
             self.known[key] = self.llm.complete(messages, max_tokens=max_tokens, temperature=temperature, schema=schema, on_text=on_text)
+        self.took.append(self.known[key].ms / 1000)
         return self.known[key]
 
 
@@ -149,13 +150,14 @@ def stuhlmann(a) -> dict:
     for way, fields in WAYS.items():
         for depth in DEPTHS:
             run_file = a.runs / f'{way.replace(", ", "-").replace(" ", "-")}-{depth}.jsonl'
-            before, begun = llm.again, not run_file.exists()
+            llm.took.clear()
             qa = answering('stuhlmann', llm, a.library, depth=depth, **fields)
             done = ask_all('stuhlmann', qa, questions, run_file, 0, None, told(f'{way}, {depth}'))
             report, ok = answering_report(done, questions), right_in(done, questions)
             right[way, depth] = ok
-            live = begun and llm.again == before and not a.recorded_replies   # every reply was written now
-            seconds = {k: v for k, v in report['seconds'].items() if live or k not in ('read', 'total')}
+            seconds = {k: v for k, v in report['seconds'].items() if k not in ('read', 'total')}
+            took = {'mean': round(float(np.mean(llm.took or [0])), 3), 'p50': round(float(np.median(llm.took or [0])), 3), 'n': len(llm.took)}
+            if llm.took and not a.recorded_replies: seconds |= {'reply': took}
             rows.append({'first stage': way, 'depth': depth, 'accuracy': share(ok.values()), **precision_and_recall(done, questions),
                          'answered': report['measures']['answered'], 'failed': report['n_failed'],
                          'papers used': round(float(np.mean([len(o.hits) for o in done.outcomes.values()])), 2),

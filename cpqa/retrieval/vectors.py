@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -162,7 +162,7 @@ def _embedded(part: VectorPart, documents: Documents, chosen: Sequence[int], fir
     yield made
     if part.kept is None: rmtree(place)
 
-def _blocks(places: Rows) -> Iterator[np.ndarray]: return (places[n:n + 65_536] for n in range(0, len(places), 65_536))
+def _blocks(places: Any) -> Iterator[np.ndarray]: return (places[n:n + 65_536] for n in range(0, len(places), 65_536))
 
 def _said(part: VectorPart, rows: int) -> dict[str, Any]:
     said = {'encoder': part.encoder.describe(), 'splitter': part.splitter, 'vectors': rows, 'dim': part.encoder.dim,
@@ -307,6 +307,14 @@ def _formed_again(part: VectorPart, vectors: Any, there: int, old: Vectors, fold
     near = fit.form == held and 10 * abs(len(vectors) - before.get('of', 0)) <= before.get('of', 0)
     return fit.to_dict() | {'recall': before if near else _measured_again(vectors, StoredVectors(folder), there, before)}
 
+def _stayed(old: Vectors, number: np.ndarray, kept: np.ndarray) -> Iterator[np.ndarray]:
+    "The places of what stays, by their new numbers, block by block."
+    columns = _columns(old, kept)
+    for spans in _blocks(old.spans):
+        spans = spans[number[spans[:, 0]] >= 0]
+        now = number[spans[:, 0]]
+        yield np.column_stack([now, spans[:, 1:], columns[now]])
+
 def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndarray, folder: Path, progress: Progress) -> dict[str, Any]:
     said = old.library.manifest.parts[VectorPart.name]
     if said.get('splitter') != part.splitter:
@@ -314,16 +322,14 @@ def _updated(part: VectorPart, documents: Documents, old: Vectors, kept: np.ndar
                            f'{part.splitter}: cut them as then, or build the library again')
     number = np.full(len(old.ids), -1, dtype=np.int64)   # old number -> new number; -1: withdrawn
     number[kept] = np.arange(len(kept))
-    now = number[old.spans[:, 0]]
-    rows = np.flatnonzero(now >= 0)
-    places = np.column_stack([now[rows], old.spans[rows, 1:], _columns(old, kept)[now[rows]]])
+    rows = np.flatnonzero(np.concatenate([number[spans[:, 0]] >= 0 for spans in _blocks(old.spans)]))
     chosen = _chosen(documents, where := said.get('where', ''), len(kept))
     if not len(rows) + len(chosen):
         raise LibraryError(f'no document of {old.library.folder.name} that matches {where!r} would be left, and it has vectors of these '
                            'alone: nothing was written; make others before, by  cpqa library embed --afresh')
-    partly = _partly(where, len(np.unique(now[rows])) + len(chosen))
+    partly = _partly(where, int(old.held[kept].sum()) + len(chosen))
     with _embedded(part, documents, chosen, len(kept), folder, progress) as made:
-        _write_places(folder, [places, *_blocks(made.places)], len(places) + made.done.rows, len(documents))
+        _write_places(folder, chain(_stayed(old, number, kept), _blocks(made.places)), len(rows) + made.done.rows, len(documents))
         vectors = joined(Rows((len(rows), part.encoder.dim), lambda at: old.of_rows(rows[at])), made.vectors)
         return _said(part, len(vectors)) | partly | _formed_again(part, vectors, len(rows), old, folder)
 
