@@ -156,8 +156,8 @@ def stuhlmann(a) -> dict:
             report, ok = answering_report(done, questions), right_in(done, questions)
             right[way, depth] = ok
             seconds = {k: v for k, v in report['seconds'].items() if k not in ('read', 'total')}
-            took = {'mean': round(float(np.mean(llm.took or [0])), 3), 'p50': round(float(np.median(llm.took or [0])), 3), 'n': len(llm.took)}
-            if llm.took and not a.recorded_replies: seconds |= {'reply': took}
+            if (took := llm.took) and not a.recorded_replies:
+                seconds['reply'] = {'mean': round(float(np.mean(took)), 3), 'p50': round(float(np.median(took)), 3), 'n': len(took)}
             rows.append({'first stage': way, 'depth': depth, 'accuracy': share(ok.values()), **precision_and_recall(done, questions),
                          'answered': report['measures']['answered'], 'failed': report['n_failed'],
                          'papers used': round(float(np.mean([len(o.hits) for o in done.outcomes.values()])), 2),

@@ -58,7 +58,8 @@ def test_the_figures_and_the_table_of_notebooks_are_those_of_their_sources():
 def test_the_seconds_of_a_million_documents_are_those_that_were_measured():
     said = re.search(r'Two cores with VNNI search a million documents .* in ([\d.]+) s, recall@10 ([\d.]+), and answer in ([\d.]+) s; '
                      r'without VNNI, by an earlier version, in ([\d.]+) s', README)
-    measured, before = (json.loads((ROOT/f'benchmarks/results/large_library{name}.json').read_text(encoding='utf-8')) for name in ('_pairs', ''))
+    files = (ROOT/f'benchmarks/results/large_library{name}.json' for name in ('_pairs', ''))
+    measured, before = (json.loads(path.read_text(encoding='utf-8')) for path in files)
     assert measured['documents'] == before['documents'] == 1_000_000 and measured['machine']['cores'] == before['machine']['cores'] == 2
     search, ask, recall = measured['search_ms']['p50'] / 1000, measured['ask_ms']['p50'] / 1000, measured['vectors']['recall']['@10']
     assert said.groups() == (f'{search:.2f}', f'{recall:.2f}'[1:], f'{ask:.2f}', f"{before['ask_ms']['p50'] / 1000:.1f}")
