@@ -144,16 +144,17 @@ def test_a_damaged_folder_is_one_sentence(folder, tmp_path, file, harm):
 # ---- GGUF
 
 def write_gguf(path, words):
-    "A Llama in a GGUF file that says the words, whatever it is asked: as `toy_llama`, without a template."
+    "A Llama in a GGUF file that says the words, whatever it is asked: as `toy_llama`, without a template, and with a token for each byte."
     gguf, np = pytest.importorskip('gguf'), pytest.importorskip('numpy')
     tokens = ['<unk>', '<s>', '</s>', '<pad>', *words]
     tokens += [f'<x{i}>' for i in range(-len(tokens) % 4)]
-    n = len(tokens)
+    plain, n = len(tokens), len(tokens) + 256
+    tokens += [f'<0x{i:02X}>' for i in range(256)]
     w = gguf.GGUFWriter(str(path), 'llama')
     for name, value in dict(context_length=128, embedding_length=n, block_count=1, feed_forward_length=8, head_count=2, head_count_kv=2,
                             layer_norm_rms_eps=1e-6,
                             rope_dimension_count=n // 2, vocab_size=n, rope_freq_base=10000.0, tokenizer_model='llama', token_list=tokens,
-                            token_scores=[-float(i) for i in range(n)], token_types=[2, 3, 3, 3] + [1] * (n - 4), bos_token_id=1,
+                            token_scores=[-float(i) for i in range(n)], token_types=[2, 3, 3, 3] + [1] * (plain - 4) + [6] * 256, bos_token_id=1,
                             eos_token_id=2,
                             unk_token_id=0, pad_token_id=3, add_bos_token=True).items(): getattr(w, f'add_{name}')(value)
     follows = np.zeros((n, n), np.float32)
@@ -169,19 +170,34 @@ def write_gguf(path, words):
     return path
 
 
-def test_a_gguf_file_answers(tmp_path):
-    llm = language_model(f'local:{write_gguf(tmp_path/"toy.gguf", ["▁Yes", ",", "▁it", "▁is", "."])}', device='cpu')
-    said = llm.complete([Message('user', 'Is tea a drink?')])   # no piece of the answer stands in it, so all of it is unknown to the toy
+def cut_short(path):
+    short = path.with_name('short.gguf')
+    short.write_bytes(path.read_bytes()[:400])
+    return short
+
+
+def test_a_gguf_file_answers_through_llama_cpp(tmp_path):
+    pytest.importorskip('xllamacpp')
+    path = write_gguf(tmp_path/'toy.gguf', ['▁Yes', ',', '▁it', '▁is', '.'])
+    llm = language_model(f'local:{path}', window=100)
+    said = llm.complete([Message('user', 'Is tea a drink?')])
+    assert (said.text, said.finish, said.model, llm.window) == ('Yes, it is.', 'stop', 'toy.gguf', 100)
+    assert said.input_tokens > 4 and said.output_tokens >= 5
+    with pytest.raises(LLMError, match='could not be loaded'): language_model(f'local:{cut_short(path)}')
+
+
+def test_a_gguf_file_answers_through_transformers(tmp_path):
+    path = write_gguf(tmp_path/'toy.gguf', ['▁Yes', ',', '▁it', '▁is', '.'])
+    llm = LocalLLM(path, 'cpu')
+    said = llm.complete([Message('user', 'Is tea a drink?')])
     assert (said.text, said.finish, said.model, llm.window) == ('Yes, it is.', 'stop', 'toy.gguf', 128)
-    short = tmp_path/'short.gguf'
-    short.write_bytes((tmp_path/'toy.gguf').read_bytes()[:400])
-    with pytest.raises(LLMError, match='could not be loaded'): LocalLLM(short, 'cpu')
+    with pytest.raises(LLMError, match='could not be loaded'): LocalLLM(cut_short(path), 'cpu')
 
 
 def test_without_the_package_gguf_it_is_named(tmp_path, monkeypatch):
     (tmp_path/'toy.gguf').write_bytes(b'GGUF')
     monkeypatch.setattr('cpqa.core.llm_local.find_spec', lambda name: None)
-    with pytest.raises(LLMError, match='pip install gguf'): LocalLLM(tmp_path/'toy.gguf')
+    with pytest.raises(LLMError, match=r'pip install "cpqa\[gguf\]"'): LocalLLM(tmp_path/'toy.gguf')
 
 
 # ---- by name

@@ -83,7 +83,11 @@ class GGUFModel:
         if schema is not None:
             body['response_format'] = {'type': 'json_schema', 'json_schema': {'name': 'answer', 'schema': schema, 'strict': True}}
         heard = _Heard(on_text, began + (self.timeout or float('inf')))
-        with self._lock: self._server.handle_chat_completions(body, heard)
+        try:
+            with self._lock: self._server.handle_chat_completions(body, heard)
+        except Exception as e:   # what C++ raises where a file's vocabulary cannot hold the text
+            raise LLMError(f'llama.cpp stopped at {self.model} ({short(str(e), 120) or type(e).__name__}): try another file, or another '
+                           'way to run it', 'model') from e
         if heard.fault is not None: raise heard.fault
         if heard.late and not heard.finish:
             raise LLMError(f'{self.model} was not done after {self.timeout:g} seconds: allow more time, or fewer tokens', 'time',

@@ -131,8 +131,7 @@ def where(name: str | Path) -> tuple[str, dict[str, str]]:
     if path.suffix.lower() == '.gguf':
         if not path.is_file(): raise LLMError(f'there is no file {str(name)!r}: give the path of a GGUF file', 'model')
         if not find_spec('gguf'):
-            raise LLMError("a GGUF file is read by the package 'gguf', which is not installed: run  pip install gguf  and try again",
-                           'model')
+            raise LLMError('a GGUF file is read by packages that are not installed: run  pip install "cpqa[gguf]"  and try again', 'model')
         return str(path.parent), {'gguf_file': path.name}
     if str(name).strip() and path.is_dir(): return str(path), {}
     if _HUB.fullmatch(str(name)): return str(name), {}
