@@ -144,7 +144,7 @@ def test_a_damaged_folder_is_one_sentence(folder, tmp_path, file, harm):
 # ---- GGUF
 
 def write_gguf(path, words):
-    "A Llama in a GGUF file that says the words, whatever it is asked: as `toy_llama`, without a template, and with a token for each byte."
+    "A Llama in a GGUF file that says the words, whatever it is asked: as `toy_llama`, without a template, with a token for each byte."
     gguf, np = pytest.importorskip('gguf'), pytest.importorskip('numpy')
     tokens = ['<unk>', '<s>', '</s>', '<pad>', *words]
     tokens += [f'<x{i}>' for i in range(-len(tokens) % 4)]
