@@ -154,7 +154,8 @@ def write_gguf(path, words):
     for name, value in dict(context_length=128, embedding_length=n, block_count=1, feed_forward_length=8, head_count=2, head_count_kv=2,
                             layer_norm_rms_eps=1e-6,
                             rope_dimension_count=n // 2, vocab_size=n, rope_freq_base=10000.0, tokenizer_model='llama', token_list=tokens,
-                            token_scores=[-float(i) for i in range(n)], token_types=[2, 3, 3, 3] + [1] * (plain - 4) + [6] * 256, bos_token_id=1,
+                            token_scores=[-float(i) for i in range(n)],
+                            token_types=[2, 3, 3, 3] + [1] * (plain - 4) + [6] * 256, bos_token_id=1,
                             eos_token_id=2,
                             unk_token_id=0, pad_token_id=3, add_bos_token=True).items(): getattr(w, f'add_{name}')(value)
     follows = np.zeros((n, n), np.float32)
