@@ -74,7 +74,7 @@ def main():
     result = {'model': a.name, 'enough': ENOUGH, 'seed': SEED,
               'BioASQ round 10': compared(researchers(), BooleanIndex(Library(a.library)), llm, a.questions),
               'patients, demo notes': compared(patients(), BooleanIndex(CancerQA().library), llm, a.questions)}
-    if a.save: save('ladders', result, PACKAGES)
+    if a.save: save('ladders', result, (*PACKAGES, 'openai', 'xllamacpp'))
     else: print(json.dumps(result, indent=1))
 
 

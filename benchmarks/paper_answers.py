@@ -186,7 +186,7 @@ def main():
     if a.which == 'ids': return write_ids(a)
     if not (a.library and a.llm): p.error(f'{a.which} needs a LIBRARY and --llm')
     result = {'model': a.name, **{'he': he, 'stuhlmann': stuhlmann}[a.which](a)}
-    if a.save: save(f'answers_{a.which}', result, PACKAGES)
+    if a.save: save(f'answers_{a.which}', result, (*PACKAGES, 'openai', 'xllamacpp'))
     else: print(json.dumps(result, indent=1))
 
 

@@ -100,7 +100,7 @@ def main(a):
     result = {name: read(llm, checks, in_turn(pairs, a.pairs), until) for name, pairs in every().items()}
     if a.recorded_replies:
         for found in result.values(): found.get('seconds', {}).pop('model', None)
-    save('second_reader', {'model': a.name, 'seed': SEED, 'wanted of each': a.pairs, **result}, PACKAGES)
+    save('second_reader', {'model': a.name, 'seed': SEED, 'wanted of each': a.pairs, **result}, (*PACKAGES, 'openai', 'xllamacpp'))
 
 
 if __name__ == '__main__':

@@ -12,6 +12,8 @@ Where none of the model's claims holds, sentences of the papers answer (`quoted 
 silent or wrote nothing that can be read; `without an answer though evidence held one` counts answers that ended without a confirmed claim
 while a paper that the experts named was among those shown; `claims shown twice` counts claims of one answer that say the same. `papers
 right` are answers that cite a paper the experts named. `asked once more`, `rescued` and `found by the nearest span` say what it took.
+The model is always asked here, while `cpqa ask` declines before where what was found is too thin; how often that would have been is
+`too thin for cpqa ask`.
 """
 import argparse
 import json
@@ -22,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from common import DATA, PACKAGES, bioasq_questions, cancer_questions, quantiles, save
 
+from cpqa.answering.abstention import ABSTAIN_BELOW
 from cpqa.core.llm_providers import language_model
 from cpqa.core.remarks import UNANSWERED
 from cpqa.core.text_analysis import ENGLISH
@@ -49,7 +52,8 @@ def row(question, answer, seconds: float) -> dict:
             'right paper': bool(gold & set(answer.used_PMIDs)), 'twice': len(texts) - len(set(texts)), 'claims': len(texts),
             'held': sum(c.holds for c in answer.claims), 'near': sum(bool(c.differs) for c in answer.citations),
             'tries': told.get('tries', 0), 'rescued': told.get('rescued', ''), 'why': answer.why[0].kind if answer.why else '',
-            'quoted': 'model' in answer.trace, 'label': (label == question.gold) if question.gold and label else None,
+            'thin': answer.confidence is not None and answer.confidence < ABSTAIN_BELOW, 'quoted': 'model' in answer.trace,
+            'label': (label == question.gold) if question.gold and label else None,
             'tokens': answer.usage.get('output_tokens', 0)}
 
 
@@ -68,6 +72,7 @@ def summed(rows: list[dict]) -> dict:
             'answered': sum(not r['abstained'] for r in rows), 'quoted instead': sum(r['quoted'] for r in rows),
             'without an answer': dict(Counter(r['why'] for r in rows if r['abstained'])),
             'evidence held one': len(held), 'without an answer though evidence held one': sum(r['abstained'] for r in held),
+            'too thin for cpqa ask': sum(r['thin'] for r in rows), 'of these, evidence held one': sum(r['thin'] and r['shown'] for r in rows),
             'claims': sum(r['claims'] for r in rows), 'claims confirmed': sum(r['held'] for r in rows),
             'claims shown twice': sum(r['twice'] for r in rows), 'papers right': sum(r['right paper'] for r in rows),
             'labels right': sum(labels), 'labels': len(labels), 'asked once more': sum(r['tries'] > 1 for r in rows),
@@ -89,8 +94,9 @@ def main(a):
         print(json.dumps(rows[-1]), flush=True)
     told = summed(rows)
     if a.recorded_replies: told.pop('seconds')
-    if a.save: save('small_model', {'model': a.name, 'questions': 'BioASQ round 10 and CMMQA, seed 0, in turn from each kind',
-                                    'passages': a.passages, 'wanted': a.questions, 'minutes': a.minutes, **told}, PACKAGES)
+    if a.save: save('small_model', {'model': a.name, 'seed': 0, 'questions': 'BioASQ round 10 and CMMQA, seed 0, in turn from each kind',
+                                    'passages': a.passages, 'wanted': a.questions, 'minutes': a.minutes, **told},
+                     (*PACKAGES, 'openai', 'xllamacpp'))
 
 
 if __name__ == '__main__':
