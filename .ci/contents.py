@@ -70,9 +70,10 @@ def figures() -> str:
     cited, tested, all_kinds = answers['cited']['round 10'], abstention['tested'], claims['test']['rules and models']['all']
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
-    asked = [(told, [patients['libraries'][name] for name in names]) for told, *names in (
-        ('the demo notes', 'demo, November 27, night'), ('a library of papers', 'rct, November 27, evening'))]
-    of_use = 'first quote useful, of those answered'
+    of_use, asked_of = 'first quote useful, of those answered', patients['libraries']
+    others = (100 * asked_of[f'demo, November 27, night, {who} grader'][of_use]['value'] for who in ('third', 'fourth'))
+    asked = [('the demo notes', asked_of['demo, November 27, night'], '; by stricter graders {:.1f} and {:.1f} %'.format(*others)),
+             ('a library of papers', asked_of['rct, November 27, evening'], '')]
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
@@ -86,9 +87,9 @@ def figures() -> str:
            f'{share(row["right"])} right; always {row["commoner answer"]} {share(row["commoner there"])}',
            f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
         *(('A patient asks {}: the first quote is of use, where one is given (for {:.0f} % of questions)'.format(
-            library, 100 * rows[0]['answered']['value']), '; of new ones '.join(share(row[of_use]) for row in rows),
-           '; of new ones '.join(f'{row[of_use]["n"]} of {row["answered"]["n"]}' for row in rows) + " questions in patients' words",
-           'benchmarks/results/patient_questions.json') for library, rows in asked),
+            library, 100 * row['answered']['value']), share(row[of_use]) + more,
+           f'{row[of_use]["n"]} of {row["answered"]["n"]} questions in patients\' words',
+           'benchmarks/results/patient_questions.json') for library, row, more in asked),
         ('Declines where the library holds no answer (with the reader of November 22)',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),

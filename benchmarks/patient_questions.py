@@ -49,6 +49,8 @@ graded twice all agreed.
 (k066, on another gene; n077, on another medicine),
 and 60 more (j...) by a session that knew nothing, the first quotes graded by one and read again by another (48 of 50 alike), and one that
 came later by a third. With the reader of that night the first quotes to the 100 of v... are those of the evening.
+`..., third grader` and `..., fourth grader` are the same 75 first quotes, read once more by two sessions among 90 sentences that were
+refused, in one shuffled row: they agree on 154 of the 165, and are stricter than the graders before them.
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
@@ -115,7 +117,8 @@ def main(words: list[str]):
     if words[:1] == ['answers'] and len(words) in (2, 3): return screens(Path(words[1]), words[2] if len(words) == 3 else None)
     if words != ['grades']: sys.exit(__doc__)
     rows = table('patient_grades.tsv')
-    save('patient_questions', {'graded': GRADED, 'grader': 'a language-model session, blind to the system; no second reader',
+    save('patient_questions', {'graded': GRADED,
+                               'grader': 'a language-model session, blind to the system; a second reader where its name says so',
                                'libraries': {name: summary([r for r in rows if r['library'] == name])
                                              for name in dict.fromkeys(r['library'] for r in rows)},
                                'answered usefully, by what the notes hold': {
