@@ -41,7 +41,7 @@ def test_milvus_leaves_the_logs_of_the_program_open(tmp_path):
         handler = logging.FileHandler(sys.argv[1], mode='w')
         logging.getLogger().addHandler(handler)
         from cpqa.retrieval.milvus import MilvusEngine
-        print(MilvusEngine(sys.argv[2]).has('nothing'), 'pymilvus' in sys.modules)
+        print(MilvusEngine(sys.argv[2]).ask('has_collection', 'nothing'), 'pymilvus' in sys.modules)
         logging.warning('after')"""
     run = subprocess.run([sys.executable, '-c', script, tmp_path/'log.txt', tmp_path/'toy.db'], capture_output=True, text=True, check=True)
     assert run.stdout == 'False True\n' and (tmp_path/'log.txt').read_text(encoding='utf-8') == 'after\n'
@@ -143,6 +143,14 @@ def test_a_server_that_is_away(place):
     for words in ('search polyps --source', 'ask polyps --source', f'index sync {place.folder}/toy --engine'):
         assert 'did not answer' in complaint(inside(*words.split(), away))
     assert 'is not an engine' in complaint(inside('index', 'sync', place.folder/'toy', '--engine', 'lucene:x'))
+
+
+@pytest.mark.skipif(not all(map(importlib.util.find_spec, ('openvino', 'faiss', 'tokenizers', *PACKAGES['milvus']))),
+                    reason='needs cpqa[offline,milvus]')
+def test_a_file_that_was_never_filled_is_told_in_the_same_words_and_not_made(tmp_path):
+    told = {complaint(inside(verb, 'polyps', '--source', f'milvus:{tmp_path}/none.db')) for verb in ('search', 'ask')}
+    assert len(told) == 1 and f'holds no library: fill it by `cpqa index build ... --engine milvus:{tmp_path}/none.db`' in told.pop()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_another_process_searches_what_this_one_filled(place):

@@ -32,6 +32,8 @@ from .vectors import VectorPart, Vectors
 class Engine(Protocol):
     "Documents, terms and vectors of a library, somewhere else."
     uri: str
+    @property
+    def about(self) -> dict[str, Any]: ...                                      # what it was filled with; raises where it was not
     def sync(self, library: Library, encoder: Encoder | None = None, progress: Progress = ...) -> Any: ...   # brings it up to a library
     def terms(self, queries: Sequence[str], k: int, only: str = '') -> list[list[Hit]]: ...                  # by BM25
     def dense(self, queries: Sequence[str], k: int, encoder: Encoder, only: str = '') -> list[list[Hit]]: ...

@@ -87,7 +87,9 @@ class _Kept(LibraryEngine):
             if client.has_collection(collection): client.load_collection(collection)
         return client
 
-    def has(self, collection: str) -> bool: return self.ask('has_collection', collection)
+    def has(self, collection: str) -> bool:
+        there = self.far or 'client' in vars(self) or os.path.exists(self.uri)   # a file that is asked is made
+        return there and self.ask('has_collection', collection)
 
     def told_of_itself(self) -> dict[str, Any] | None:
         return json.loads(said[_ABOUT]) if (said := self.records([_ABOUT])) else None

@@ -317,8 +317,10 @@ def auto_source(argument: str, means: Means) -> Source:
     return LibrarySource(means, (why,), failed=True)
 
 def engine_source(name: str, argument: str, means: Means) -> Source:
-    "The source of the row of an engine, by its name."
-    return EngineSource(means, getattr(means, 'engine', None) or engine(f'{name}:{argument}'))   # who asks often keeps it open
+    "The source of the row of an engine, by its name. Raises `EngineError` where one that is kept open holds no library."
+    kept = getattr(means, 'engine', None)   # by whoever asks often
+    if kept is not None: bool(kept.about)   # before the search, and in the words of one
+    return EngineSource(means, engine(f'{name}:{argument}') if kept is None else kept)
 
 _HERE, _KEYS = 'cpqa.retrieval.sources', ('NCBI_API_KEY', 'NCBI_EMAIL')
 _FOR = ('for more requests a second at NCBI', 'so that NCBI can write before it blocks')
