@@ -163,9 +163,11 @@ def refresh_library(folder: str | Path, making: Making = Making(), entrez: Entre
     update files. Raises `CpqaError`, and the same call then goes on."""
     library, entrez = Library(folder), entrez or Entrez(cache=False)
     origins = library.manifest.origins
-    if not origins and any(_NAME.fullmatch(Path(name).name) for name in library.manifest.sources):
+    if not any(o.asked for o in origins) and any(_NAME.fullmatch(Path(name).name) for name in library.manifest.sources):
         return update_from_files(folder, ['next'], making=making)
-    if not origins: raise LibraryError(f'{folder} was not made from a question to PubMed: give the files that bring it up to date')
+    if not origins or not all(o.asked for o in origins):
+        raise LibraryError(f'{folder} was not made from a question to PubMed: give the files that bring it up to date, '
+                           'or where it was merged, bring up to date what it was merged of, and merge that again')
     request = {'update of': [[o.query, o.most] for o in origins], 'asked': [o.asked for o in origins]}
     place = _spool_of(Path(folder))
     afresh = making.afresh or _out_of_date(place, request)
@@ -220,15 +222,17 @@ class Files:
         except WebError as e: raise HarvestError(f'{self.place}{path} could not be had: {e}: the same command goes on from here') from e
 
     def names(self) -> dict[tuple[str, int], str]:
-        "The names of all files, by their years and numbers."
+        "The names of all files, by their years and numbers. Raises `HarvestError` where there is none."
         listing = self._ask('', bool).decode('utf-8', 'replace') if self.web else '\n'.join(p.name for p in Path(self.place).glob('*'))
-        return {(m[1], int(m[2])): m[0] for m in _NAME.finditer(listing)}
+        found = {(m[1], int(m[2])): m[0] for m in _NAME.finditer(listing)}
+        if found: return found
+        raise HarvestError(f'{self.place} holds no file of NLM: expected names such as pubmed26n0001.xml.gz; say by --from where they lie')
 
     def numbered(self, first: int, last: int) -> list[str]:
         "The names of the files with these numbers. Raises `HarvestError` where one is not there."
         names = {n: name for (_, n), name in self.names().items()}
         if missing := [n for n in range(first, last + 1) if n not in names]:
-            raise HarvestError(f'{self.place} has no file number {missing[0]}: it has {min(names, default=0)} to {max(names, default=0)}')
+            raise HarvestError(f'{self.place} has no file number {missing[0]}: it has {min(names)} to {max(names)}')
         return [names[n] for n in range(first, last + 1)]
 
     def fetched(self, name: str, folder: Path) -> Path:
@@ -245,13 +249,16 @@ class Files:
 
 # %% ../nbs/collecting.ipynb #09130e35
 def named_files(given: Sequence[str], place: str) -> list[tuple[str, bool]]:
-    "The files that are meant by paths, folders and spans such as '1-1274', each with whether it is of those at `place`."
+    """The files that are meant by paths, folders and spans such as '1-1274', each with whether it is of those at `place`. Raises
+    `HarvestError` for what is not there."""
     out: list[tuple[str, bool]] = []
     for item in given:
         if m := re.fullmatch(r'(\d{1,5})(?:-(\d{1,5}))?', item):
             first, last = int(m[1]), int(m[2] or m[1])
             if last < first: raise HarvestError(f'{item} ends before it begins: give the smaller number first')
             out += [(name, True) for name in Files(place).numbered(first, last)]
+        elif not Path(item).exists():
+            raise HarvestError(f"{item} is not there: expected a file, a folder of files, or numbers of NLM's files such as 1-1274")
         else: out += [(str(path), False) for path in files_of(item)]
     return out
 
@@ -327,7 +334,7 @@ def baseline_library(
     with shown_progress(making.progress) as show, spooling(_spool_of(out), {'files from': place, 'keep': keep}, making.afresh) as spool:
         _stream(spool, named, keep, place, show, _Held(), making.workers)
         _check_any(spool, f'no record in {len(named):,} files matches {keep!r}' if keep else f'no document in {len(named):,} files')
-        return making.build(spool, out, [Origin(keep, spool.asked)] if keep else [], show, [name for name, _ in named])
+        return making.build(spool, out, [Origin(keep)] if keep else [], show, [name for name, _ in named])
 
 def update_from_files(folder: str | Path, files: Sequence[str], keep: str | None = None, making: Making = Making(),
                       place: str | None = None) -> tuple[Library, Updated]:

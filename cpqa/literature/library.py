@@ -122,7 +122,8 @@ class FileEntry(Record, frozen=True):
     ends: int | None = None               # CRC-32 of its beginning and its end; None: not taken
 
 class Origin(Record, frozen=True):
-    "What PubMed was asked for: a `query`, '' for a list of ids, the day on which it was last `asked`, and how many records at `most`."
+    """What PubMed was asked for: a `query`, '' for a list of ids, the day on which it was last `asked`, '' for what was kept of files and
+    never asked there, and how many records at `most`."""
     query: str = ''
     asked: str = ''
     most: int | None = None
