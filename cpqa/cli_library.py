@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 keeping = CommandGroup('library', help="a PubMed of one's own: from a question, a list or NLM's files, kept up to date")
 
 _OUT = option('--out', required=True, metavar='DIR', help='the directory to write; a library there is replaced')
-_ENCODER = encoder_option('what makes the vectors')
+_OURS = 'the one that comes with cpqa'
+_ENCODER = encoder_option(default=_OURS)
 def _segmenter(default: str = 'sentences') -> Any:
     return option('--segmenter', metavar='NAME', choices=segmenter_choices,
                   help=f'how documents are cut into passages: {{}} (default: {default})')
@@ -32,9 +33,8 @@ _SEGMENTER, _MEMORY = _segmenter(), memory_option()
 _TERMS = option('--no-vectors', is_flag=True, help='terms only: needs no extra, for bm25 search')
 _WORKERS = option('--workers', type=number, default=1, metavar='N', help='processes that read files while others are indexed (default: 1)')
 _AFRESH = option('--afresh', is_flag=True, help='drop what an earlier command of another request left unfinished')
-def _place(usual: str) -> Any:
-    return option('--from', 'place', metavar='PLACE',
-                  help=f"where files given by number lie: a folder or an address (default: NLM's {usual})")
+def _place(which: str, usual: str) -> Any:
+    return option('--from', 'place', metavar='PLACE', help=f"where {which} lie: a folder or an address (default: NLM's {usual})")
 _GOES_ON = 'what came is kept, and the same command goes on from there'
 
 def _making(progress: Any, encoder: str | None, segmenter: str | None, no_vectors: bool = False, afresh: bool = False,
@@ -91,7 +91,7 @@ def _get(query: tuple[str, ...], out: str, pmids: str | None, most: int | None, 
              option('--files', multiple=True, required=True, metavar='FILE...',
                     help="files or folders, or numbers of NLM's files such as 1-1274, read in this order"),
              option('--keep', default='', metavar='QUERY', help="keep what this finds, in PubMed's query language (default: all)"),
-             _place('baseline'), _TERMS, _ENCODER, _SEGMENTER, _MEMORY, _WORKERS, _AFRESH,
+             _place('files given by number', 'baseline'), _TERMS, _ENCODER, _SEGMENTER, _MEMORY, _WORKERS, _AFRESH,
              short_help="build a library of what matches in NLM's files", stopped=_GOES_ON, many=['--files'])
 def _baseline(out: str, files: tuple[str, ...], keep: str, place: str | None, no_vectors: bool, encoder: str | None, segmenter: str | None,
               memory: int | None, workers: int, afresh: bool):
@@ -103,8 +103,10 @@ def _baseline(out: str, files: tuple[str, ...], keep: str, place: str | None, no
     for line in form_told(library): print(line)
 
 # %% ../nbs/cli_library.ipynb #f0a70004
+_GPU = 'default, minilm and prepared ones on the CPU, all others by PyTorch, on a GPU where it finds one'
+
 @keeping.add('embed', 'make the vectors of a library that was built without', cloup.argument('library', metavar='DIR'),
-             encoder_option('what makes the vectors', 'the one that comes with cpqa'), _SEGMENTER, _MEMORY,
+             encoder_option(f'what makes the vectors ({_GPU})', _OURS), _SEGMENTER, _MEMORY,
              option('--where', default='', metavar='QUERY',
                     help="only documents that this finds, in PubMed's query language; an update keeps to it (default: all)"),
              option('--afresh', is_flag=True, help='drop the vectors that are there, and what an earlier command left unfinished'),
@@ -116,20 +118,22 @@ def _embed(library: str, encoder: str | None, segmenter: str | None, memory: int
     for line in form_told(made): print(line)
 
 # %% ../nbs/cli_library.ipynb #5eb7e364
-@keeping.add('update', "bring a library up to date: with PubMed, by the question that made it, or with NLM's next files",
+@keeping.add('update', "bring a library up to date: one made by `get` by asking PubMed again, one made from NLM's numbered files by those "
+             'after the last that it took in, since only these tell all that was revised and retracted after it',
              cloup.argument('library', metavar='DIR'),
              option('--files', multiple=True, metavar='FILE...',
                     help="NLM's update files, their numbers, or 'next', those after the last taken in; in the place of PubMed"),
-             option('--keep', metavar='QUERY', help='with --files: what is kept of them (default: as when the library was built)'),
-             _place('updatefiles'), _ENCODER, _segmenter('that of the library'), _WORKERS, _AFRESH,
+             option('--keep', metavar='QUERY', help='what is kept of files (default: as when the library was built)'),
+             _place('files given by number, or without --files the next ones,', 'updatefiles'), encoder_option(),
+             _segmenter('that of the library'), _WORKERS, _AFRESH,
              short_help='bring a library up to date', stopped=_GOES_ON, many=['--files'])
 def _update(library: str, files: tuple[str, ...], keep: str | None, place: str | None, encoder: str | None, segmenter: str | None,
             workers: int, afresh: bool):
     from cpqa.collecting import refresh_library, update_from_files
-    if keep is not None and not files: raise CpqaError('--keep says what is kept of files, so it needs --files')
+    if keep is not None and not (files or place): raise CpqaError('--keep says what is kept of files, so it needs --files or --from')
     with progress_bars() as progress:
         making = _making(progress, encoder, segmenter, afresh=afresh, workers=workers)
-        if files: updated, what = update_from_files(library, files, keep, making, place)
+        if files or place: updated, what = update_from_files(library, files or ['next'], keep, making, place)
         else: updated, what = refresh_library(library, making)
     older = f', {what.older:,} older than what is there and left out' if what.older else ''
     print(f'{what.new:,} new, {what.revised:,} revised, {what.withdrawn:,} withdrawn{older}: {_made(updated, library)}')

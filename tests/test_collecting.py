@@ -279,6 +279,50 @@ def test_an_update_that_is_older_than_the_library_takes_nothing_back(nlm, tmp_pa
     assert {d.id: d.text for d in Library(out)} == {str(n): PAPERS[n].text for n in (1, 2, 3, 4)}
 
 
+def test_a_library_of_files_goes_on_from_the_next_and_one_of_a_question_asks_pubmed_again(nlm, tmp_path, monkeypatch):
+    "Whatever query the files were sifted by, and though the other took in a numbered file."
+    dill = lambda n: replace(PAPERS[n], title='Dill', text='Dill.')
+    nlm('baseline', 1, [PAPERS[1], PAPERS[2], dill(3)])
+    nlm('updatefiles', 2, [PAPERS[4], dill(5)])
+    nlm('apart', 3, [PAPERS[6], dill(7)])
+    build_library([[PAPERS[1]]], tmp_path/'now')
+    build_library([[PAPERS[1], PAPERS[8]]], tmp_path/'later')
+    files, asked = tmp_path/'files', tmp_path/'asked'
+    kept = lambda folder: {int(id) for id in Library(folder).ids}
+    with EntrezServer(tmp_path/'now') as server:
+        monkeypatch.setenv('CPQA_ENTREZ_URL', server.url)
+        good('library', 'get', 'tea[tiab]', '--out', asked, '--no-vectors', how=inside)
+    with EntrezServer(tmp_path/'later') as server:
+        monkeypatch.setenv('CPQA_ENTREZ_URL', server.url)
+        good('library', 'baseline', '--files', '1', '--keep', 'tea[tiab]', '--out', files, '--no-vectors', how=inside)
+        assert good('library', 'update', files, how=inside).startswith('1 new, 0 revised, 0 withdrawn: 3 documents')
+        assert good('library', 'update', asked, '--files', '2', how=inside).startswith('1 new')
+        assert kept(files) == {1, 2, 4} and sum(server.requests.values()) == 0
+        good('library', 'update', asked, how=inside)
+        assert kept(asked) >= {1, 8} and 6 not in kept(asked) and sum(server.requests.values()) > 0
+    apart = ('library', 'update', files, '--from', tmp_path/'nlm'/'apart')
+    assert good(*apart, how=inside).startswith('1 new, 0 revised, 0 withdrawn: 4 documents')
+    assert kept(files) == {1, 2, 4, 6}
+    nlm('apart', 4, [dill(7)])
+    assert good(*apart, '--keep', 'dill[ti]', how=inside).startswith('1 new')
+
+
+def test_what_is_not_there_is_named_with_what_was_expected(tmp_path):
+    words = ('library', 'baseline', '--out', tmp_path/'out', '--no-vectors', '--files')
+    assert '/nofile.xml is not there: expected a file, a folder of files, or numbers' in complaint(inside(*words, '/nofile.xml'))
+    (tmp_path/'empty').mkdir()
+    told = complaint(inside(*words, '1', '--from', tmp_path/'empty'))
+    assert f'{tmp_path}/empty holds no file of NLM: expected names such as pubmed26n0001.xml.gz' in told
+    assert not hidden(tmp_path)
+
+
+@pytest.mark.parametrize('command', ['get', 'baseline', 'embed', 'update'])
+def test_help_says_which_encoder_a_new_library_gets_and_what_a_gpu_serves(command):
+    said = ' '.join(good('library', command, '--help', how=inside).split())
+    assert ('that of the library' in said.partition('--encoder')[2].partition('--segmenter')[0]) == (command == 'update')
+    assert ('on a GPU where it finds one' in said) == (command == 'embed')
+
+
 class Mortal:
     "An encoder that writes into a file what it is given, and is killed before the `lives` + 1st time."
     dim = 8
