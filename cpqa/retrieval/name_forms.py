@@ -74,22 +74,23 @@ def _one_name(a: str, between: str, b: str) -> bool:
 # %% ../../nbs/retrieval/name_forms.ipynb #7e23a015
 def _perhaps(a: str, between: str, b: str) -> bool:
     "May two words that stand side by side be a name, or be nothing of that kind?"
-    if a.lower() in _BEFORE or between not in (' ', '/', *_HYPHEN) or not all(map(ENGLISH.analyze, (a, b))): return False
-    if between in _HYPHEN and (min(len(a), len(b)) <= 3 or _loud(a) or _loud(b)): return True
-    if between == '/' and (_is_name(a) or _is_name(b)): return True
+    if a.lower() in _BEFORE or between not in (' ', '/', *_HYPHEN): return False
+    tied = between in _HYPHEN and (min(len(a), len(b)) <= 3 or _loud(a) or _loud(b)) or between == '/' and (_is_name(a) or _is_name(b))
     numbered = _WITH_NUMBER.fullmatch(b) and a.isalpha() or _NUMBER.fullmatch(a) and _loud(b)
-    return bool(numbered or _small(a) or _small(b) or _loud(a) and _loud(b))
+    likely = tied or numbered or _small(a) or _small(b) or _loud(a) and _loud(b)
+    return bool(likely) and all(map(ENGLISH.analyze, (a, b)))   # the dearest question last
 
 # %% ../../nbs/retrieval/name_forms.ipynb #7e23a016
 _Span = tuple[int, int]   # from a letter of a text to before another
 
 def _chains(units: list[_Span], text: str, linked: Callable[[str, str, str], bool]) -> list[_Span]:
     "Neighbours among pieces of a text, as one from the first to the last where each is `linked` to the next."
-    out = list[_Span]()
+    out, last = list[_Span](), ''   # the last word of the last of them
     for start, end in units:
-        last, first = (re.split(r'[\W_]+', s) for s in (text[slice(*out[-1])] if out else '', text[start:end]))
-        if out and linked(last[-1], text[out[-1][1]:start], first[0]): out[-1] = out[-1][0], end
+        within = re.split(r'[\W_]+', text[start:end])
+        if out and linked(last, text[out[-1][1]:start], within[0]): out[-1] = out[-1][0], end
         else: out.append((start, end))
+        last = within[-1]
     return out
 
 def name_units(text: str) -> tuple[list[_Span], list[_Span]]:

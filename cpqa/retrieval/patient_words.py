@@ -46,7 +46,12 @@ def _paths() -> Mapping[tuple[str, ...], Wording]:
         for end in {last, *(f for f in number_forms(last) if w.kind == 'lay' and f.startswith(last))}: out.setdefault((*front, end), w)
     return out
 
-_MOST_WORDS = 8   # of a phrase
+@cache
+def _reach() -> Mapping[str, int]:
+    "Of how many words a row is at most, by its first word."
+    out: dict[str, int] = {}
+    for first, *more in _paths(): out[first] = max(1 + len(more), out.get(first, 0))
+    return out
 
 # %% ../../nbs/retrieval/patient_words.ipynb #9a10c00a
 class Said(Record, frozen=True):
@@ -60,11 +65,12 @@ def patients_phrases(text: str) -> list[Said]:
     found, paths, out, i = words(text), _paths(), list[Said](), 0
     raw, small, loud = [w for w, _, _ in found], [spelled(w) for w, _, _ in found], shouts(text)
     while i < len(found):
-        for n in range(min(_MOST_WORDS, len(found) - i), 0, -1):
+        row, n = None, max(_reach().get(raw[i], 0), _reach().get(small[i], 0))
+        for n in range(min(n, len(found) - i), 0, -1):
             row = (None if loud else paths.get(tuple(raw[i:i + n]))) or paths.get(tuple(small[i:i + n]))
             if row is not None: break
         if row is not None: out.append(Said(row, found[i][1], found[i + n - 1][2]))
-        i += n
+        i += max(n, 1)
     return out
 
 # %% ../../nbs/retrieval/patient_words.ipynb #9a10c00d
