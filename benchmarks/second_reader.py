@@ -100,7 +100,7 @@ def main(a):
     result = {name: read(llm, checks, in_turn(pairs, a.pairs), until) for name, pairs in every().items()}
     if a.recorded_replies:
         for found in result.values(): found.get('seconds', {}).pop('model', None)
-    save('second_reader', {'model': a.name, 'seed': SEED, 'wanted of each': a.pairs, **result}, (*PACKAGES, 'openai', 'xllamacpp'))
+    save(a.save_as, {'model': a.name, 'seed': SEED, 'wanted of each': a.pairs, **result}, (*PACKAGES, 'openai', 'xllamacpp'))
 
 
 if __name__ == '__main__':
@@ -111,4 +111,5 @@ if __name__ == '__main__':
     p.add_argument('--minutes', type=float, default=60)
     p.add_argument('--recorded-replies', action='store_true', help='the seconds of the model say nothing and are left out')
     p.add_argument('--record')
+    p.add_argument('--save-as', default='second_reader', metavar='NAME', help='of the result file')
     main(p.parse_args())
