@@ -221,13 +221,14 @@ def next_lines(answers: Sequence[Answer]) -> list[str]:
     refused = [a for a in answers if a.abstained]
     return [line for line in (plain(refused[0].covers), _LARGER) if line] if refused else []
 
-_MOST_SHOWN = 1500   # letters of a message
+_MOST_SHOWN, _NEARLY = 1500, 0.75   # letters of a message; a share of it that says nearly the same
 
 def question_lines(answer: Answer) -> list[str]:
-    "The question, a very long message cut short between words, and what was searched for in its place."
-    asked = plain(answer.question)
+    "The question, a very long message cut short between words, and what was searched for in its place, where that is much shorter."
+    asked, read_as = plain(answer.question), plain(answer.read_as)
+    shorter = len(read_as) < _NEARLY * len(asked)
     if len(asked) > _MOST_SHOWN: asked = asked[:_MOST_SHOWN].rpartition(' ')[0] + ' …'
-    return [asked, f'Searched for: {plain(answer.read_as)}'] if answer.read_as else [asked]
+    return [asked, f'Searched for: {read_as}'] if read_as and shorter else [asked]
 
 
 # %% ../nbs/display.ipynb #f395a2b1

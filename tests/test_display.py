@@ -131,7 +131,7 @@ def test_a_message_and_its_second_question():
 
 def test_a_question_is_whole_in_a_file_whose_lines_are_not_wrapped():
     asked = 'I had a lump in my testicle out and they say seminoma stage 1, do I need the chemo ' + 'x' * 90 + ' now?'
-    for answer in (Answer(asked, 'No.'), Answer('A long story.', 'No.', read_as=asked)):
+    for answer in (Answer(asked, 'No.'), Answer('A long story. ' * 30, 'No.', read_as=asked)):
         box = shown(answer, 80, soft_wrap=True).partition('╯')[0]
         assert asked.replace(' ', '') in re.sub(r'[\s│─╭╮╰]', '', box)
 

@@ -32,7 +32,8 @@ _LINES = 'a crisis line (988 in the US and Canada, 116 123 in the UK and Ireland
 FIRST = {
     'self-harm': 'You do not have to carry this alone, and help is there now: if you or someone near you may act on thoughts of dying, '
                  f'call {_CALL} or {_LINES}. '
-                 'Stay with somebody, and tell your care team: pain and despair can be treated.',
+                 'Put tablets and other dangers out of reach, stay with somebody, or on the phone, and tell your care team: pain and '
+                 'despair can be treated.',
     'another': 'Take it seriously, and do not carry it alone: if somebody near you may act on thoughts of dying, stay with them, put '
                f'medicines and weapons out of reach, and call {_CALL} or {_LINES}, who help those who care for somebody too. '
                'Tell the care team: pain and despair can be treated.',
@@ -41,11 +42,13 @@ FIRST = {
     'emergency': f'This may be an emergency: call {_CALL} now. An answer from the literature comes too late for it.',
     'fever': 'Fever or shivering during cancer treatment can become dangerous within hours: call the emergency line of your treatment '
              'team now, '
-             f'or {_CALL} if you cannot reach them or it gets worse.',
+             f'or {_CALL} if you cannot reach them or it gets worse. Do not wait until morning, and call before anything is taken to '
+             'bring it down.',
     'urgent': 'Signs like these can become dangerous within hours in somebody with cancer: call the emergency line of your treatment '
-              f'team now, or {_CALL} if you cannot reach them or it gets worse.',
+              f'team now, or {_CALL} if you cannot reach them or it gets worse. Say which medicines are taken for the cancer, an '
+              'immunotherapy above all.',
     'dying': 'If somebody who is dying seems in pain, frightened or short of breath, call their palliative care or district nurses, by day '
-             f'or night. If nobody there can be reached, call {_CALL}.',
+             f'or night. If nobody there can be reached, call {_CALL}, and say that death is expected.',
 }
 
 # %% ../../nbs/answering/safety.ipynb #7b0a649a

@@ -60,7 +60,7 @@ def situations(message: str, encoder: Encoder | None = None) -> dict[str, float]
 SAID = {
     'side effect': 'If this is happening now, tell the treatment team or a doctor today, whatever is read here: they want to hear of it. '
                    'If it gets worse, call their emergency line.',
-    'sign': 'A sign in the body that is new, or that stays, should be shown to a doctor soon, whatever is read here.',
+    'sign': 'Show any new change in the body, or one that does not go away, to a doctor soon, whatever is read here.',
     'stopping': 'Before a treatment is stopped, put off or changed, talk it over with those who give it: papers speak of groups of people, '
                 'not of one.',
 }
