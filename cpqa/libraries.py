@@ -258,8 +258,8 @@ def demo_library(
     load: Callable[[], Encoder] = EmbeddedEncoder,    # gives that one, if it has to be built
 ) -> Library:
     "The library of the demo notes, built now if the cache does not hold it."
-    made_of = [sha256(DEMO_FILE), encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS, PLACES,
-               PUBLISHERS]
+    made_of = [sha256(DEMO_FILE), sha256(DEMO_VECTORS) if DEMO_VECTORS.exists() else '', encoder.describe() if encoder else
+               embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS, PLACES, PUBLISHERS]
     def build(folder: Path) -> Library:
         known = KnownVectors(encoder or load(), DEMO_VECTORS)
         return build_index([n.document() for n in demo_notes()], folder, progress=progress, wait=300, encoder=known)
