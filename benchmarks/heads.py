@@ -56,6 +56,12 @@ def all_layers(kind: str) -> dict:
     return {name: torch.tensor(np.array(value)) for name, value in _stored(kind).items() if name.startswith(('embeddings.', 'encoder.'))}
 
 
+def stored_network(kind: str) -> dict:
+    "The state of a whole network in the package: BERT under its name, and what stands around it."
+    place = lambda name: f'bert.{name}' if name.startswith(('embeddings.', 'encoder.')) else name
+    return {place(name): torch.tensor(np.array(value)) for name, value in _stored(kind).items()}
+
+
 def stored_head(kind: str) -> dict:
     "The state of a `Head` in a network of the package."
     return {name: torch.tensor(np.array(value)) for name, value in _stored(kind).items() if name.startswith(('layers.', 'head.'))}
@@ -70,3 +76,9 @@ def own_layers(kind: str, first: int):
                        add_pooling_layer=False).encoder.layer
     layers.load_state_dict(state)
     return layers[first:]
+
+
+def above(kind: str, first: int) -> dict:
+    "The state of a `Head` in the package on `first` layers of another network, named as a BERT that holds both."
+    place = lambda n, rest: f'bert.encoder.layer.{int(n) + first}.{rest}'
+    return {name if name.startswith('head.') else place(*name.removeprefix('layers.').split('.', 1)): w for name, w in stored_head(kind).items()}

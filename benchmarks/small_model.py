@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from common import DATA, PACKAGES, bioasq_questions, cancer_questions, quantiles, save
+from paper_answers import Once
 
 from cpqa.answering.abstention import ABSTAIN_BELOW
 from cpqa.core.llm_providers import language_model
@@ -84,7 +85,8 @@ def summed(rows: list[dict]) -> dict:
 
 def main(a):
     questions = five_kinds(a.questions)
-    llm = language_model(a.llm, timeout=600, record=a.record, replay=a.replay, window=8192)
+    llm = language_model(a.llm, timeout=600, replay=a.replay, window=8192)
+    if a.record: llm = Once(llm, a.record)
     qa, rows, begun = answering('confirmed', llm, a.library, passages=a.passages), [], time.monotonic()
     for q in questions:
         if time.monotonic() - begun > 60 * a.minutes: break
@@ -108,7 +110,7 @@ if __name__ == '__main__':
     p.add_argument('--questions', type=int, default=60)
     p.add_argument('--minutes', type=float, default=15)
     p.add_argument('--passages', type=int, default=10)
-    p.add_argument('--record')
+    p.add_argument('--record', type=Path, help='a file that gets the replies; those that it holds are not asked for again')
     p.add_argument('--replay')
     p.add_argument('--claims', type=Path, help='a file that gets the claims with their quotes')
     p.add_argument('--recorded-replies', action='store_true', help='seconds say nothing and are left out')

@@ -17,7 +17,7 @@ from teach_selection import Pairs, Student, device, read, trained
 from torch.nn import functional as of
 from transformers import AutoTokenizer
 
-FROZEN, FOLDS, SMOOTHING = 4, 2, .03
+FROZEN, OWN, FOLDS, SMOOTHING = 4, 2, 2, .03
 LEARNS = (48, 2e-4, 1e-3)                # windows a step, rate of the layers and of the head
 
 
@@ -43,7 +43,7 @@ def main():
     wanted = torch.tensor(kinds[of_mixed], device=device)
     loss = lambda out, part: of.cross_entropy(out, wanted[part], label_smoothing=SMOOTHING)
     def taught(rows: np.ndarray, told: str) -> Student:
-        fresh = Student({name: w.float() for name, w in trunk.items()}, tokenizer, FROZEN, 1 + int(kinds.max()))
+        fresh = Student({f'bert.{name}': w.float() for name, w in trunk.items()}, tokenizer, OWN, FROZEN, 1 + int(kinds.max()))
         return trained(fresh, mixed, rows, loss, (a.epochs, *LEARNS), told, a.steps)
     left = np.zeros((len(of_plain), 1 + kinds.max()))
     for k in range(FOLDS):

@@ -1,18 +1,21 @@
-"""Teaches a large network on a GPU what answers a question; further_selection.py teaches the small one from it.
+"""Teaches the answer network on a GPU: large networks learn what answers a question, a small one from them.
 
-    python benchmarks/teach_selection.py PAIRS --teacher FOLDER --out SAID [--steps 420]      (two minutes on an H200)
+    python benchmarks/teach_selection.py PAIRS --teacher FOLDER --out TAUGHT [--teachers 2] [--own 4,5]      (four minutes on an H200)
 
 PAIRS is what `train_selection.py pairs` wrote, FOLDER holds all-mpnet-base-v2. It needs torch, transformers, tokenizers and safetensors
 alone, so that it runs where cpqa is not installed.
 
-The teacher, 110 million weights, reads question and sentence together. It learns first from written questions, whose own sentence counts 1
+A teacher, 110 million weights, reads question and sentence together. It learns first from written questions, whose own sentence counts 1
 and others little, from those that were judged, and from those for papers; then from graded sentences, and of papers those of use and a few
-others. --steps is the most of either training. Questions for one paper in four, and one in five of patients' questions, are kept from all
-of it (`left_aside`), and what it says of them is told.
-SAID gets said.jsonl.gz: every pair, those that nobody graded too, with what the teacher says of it, and figures.json.
+others. The teachers differ in their seed, and what they say on average counts. The student begins as the network in the package, with a
+copy of its last layer for each that --own has more (every number of own layers that is named is tried), and reads each pair in both
+wordings of the question, those that nobody graded too. Each weighs in with what the teachers say of it, and those that were labelled with
+their label as well. Questions for one paper in four, and one in five of patients' questions, are kept from all of it (`left_aside`): what
+is said of them is told, of patients' questions only as far as the network in the package had not learnt from them earlier.
+TAUGHT gets for each number of own layers a folder with answer.pt and odds.json, with what is said of the graded sentences left out.
+--steps is the most of each training.
 """
 import argparse
-import gzip
 import json
 import random
 import time
@@ -30,8 +33,10 @@ NEAR, FAR, SAME = 2, 1, .25              # wrong sentences of the nearest 12 and
 OF_NO_USE = 2                            # sentences of a paper that do not answer its question, learnt with the graded ones
 PAPERS_ASIDE, PATIENTS_ASIDE = 4, 5      # one in so many
 WRITTEN = .6                             # the share of the written questions that is drawn
-OPEN = {'notes': (2, 1), 'papers': (2, 1)}   # sentences that nobody judged: of the nearest twenty, and of the forty after them
+OPEN = {'notes': (4, 2), 'papers': (4, 2)}   # sentences that nobody judged: of the nearest twenty, and of the forty after them
 TEACHER = {'written': (1, 96, 4e-5, 1.4e-3), 'graded': (2, 48, 2.5e-5, 3e-4)}   # epochs, pairs a step, rate of the body and of the head
+STUDENT = (3, 192, 2.5e-4, 8e-4)
+FRESH = 'kmn'                            # ids of patients' questions from which the network before had learnt nothing
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
 device = 'cuda' if torch.cuda.is_available() else 'cpu'
 
@@ -54,12 +59,16 @@ class Teacher(torch.nn.Module):
 
 class Student(torch.nn.Module):
     "A network's layers, the first of them as they are; first token and mean, then a number, or several."
-    def __init__(self, trunk: dict, tokenizer, frozen: int = FROZEN, outputs: int = 1):
+    def __init__(self, begun: dict, tokenizer, own: int = 4, frozen: int = FROZEN, outputs: int = 1):
         super().__init__()
-        form = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+        form = BertConfig(hidden_size=384, num_hidden_layers=frozen + own, num_attention_heads=12, intermediate_size=1536)
         self.tokenizer, self.bert = tokenizer, BertModel(form, add_pooling_layer=False)
-        self.bert.load_state_dict(trunk, strict=False)
         self.drop, self.head = torch.nn.Dropout(.2), torch.nn.Linear(2 * 384, outputs)
+        layer, last = 'bert.encoder.layer.', max(int(name.split('.')[3]) for name in begun if name.startswith('bert.encoder.layer.'))
+        more = {name.replace(f'{layer}{last}.', f'{layer}{n}.'): w for name, w in begun.items() if name.startswith(f'{layer}{last}.')
+                for n in range(last + 1, frozen + own)}
+        odd = self.load_state_dict(begun | more, strict=False)
+        if odd.unexpected_keys or any(name.startswith('bert.encoder') for name in odd.missing_keys): raise SystemExit(f'not the same: {odd}')
         for part in (self.bert.embeddings, *self.bert.encoder.layer[:frozen]):
             part.requires_grad_(False)
             for layer in part.modules():
@@ -72,8 +81,8 @@ class Student(torch.nn.Module):
 
 class Pairs:
     "Questions beside texts, as tokens of a network; they lie on the device, where a batch is put together."
-    def __init__(self, tokenizer, rows: list[dict], cut: str = 'longest_first'):
-        self.hold(tokenizer, tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation=cut, max_length=TOKENS))
+    def __init__(self, tokenizer, rows: list[dict], cut: str = 'longest_first', most: int = TOKENS):
+        self.hold(tokenizer, tokenizer([r['asked'] for r in rows], [r['said'] for r in rows], truncation=cut, max_length=most))
 
     def hold(self, tokenizer, told: dict):
         self.lengths = np.array([len(ids) for ids in told['input_ids']])
@@ -126,9 +135,9 @@ def said(network, fed: dict):
     with torch.autocast(device, dtype=torch.bfloat16, enabled=fast): return network(**fed)
 
 
-def trained(network, pairs: Pairs, rows: np.ndarray, loss_of, settings, told: str, most: int):
+def trained(network, pairs: Pairs, rows: np.ndarray, loss_of, settings, told: str, most: int, seed: int = 0):
     "The network, trained on these rows; `loss_of` gets what it says of some, and their places."
-    (epochs, n, body, end), rng, begun = settings, np.random.default_rng(0), time.time()
+    (epochs, n, body, end), rng, begun = settings, np.random.default_rng(seed), time.time()
     network.to(device).train()
     parts = []
     for _ in range(epochs):
@@ -188,42 +197,68 @@ def main():
     parser.add_argument('pairs', type=Path, help='a folder of `train_selection.py pairs`')
     parser.add_argument('--teacher', required=True)
     parser.add_argument('--out', type=Path, required=True)
-    parser.add_argument('--steps', type=int, default=420, help='of each training, at most; 0: all')
+    parser.add_argument('--steps', type=int, default=0, help='of each training, at most; 0: all')
+    parser.add_argument('--teachers', type=int, default=2)
+    parser.add_argument('--own', type=lambda text: [int(n) for n in text.split(',')], default=[4])
     a = parser.parse_args()
-    torch.manual_seed(0)
+    start = time.time()
     rows, asked, texts = ([json.loads(line) for line in (a.pairs / f'{name}.jsonl').read_text().splitlines()]
                           for name in ('pairs', 'asked', 'texts'))
     draw = random.Random(3)
     rows = [r for r in rows if r['kind'] != 'written' or draw.random() < WRITTEN]
-    teacher = Teacher(a.teacher)
-    rows += beside(rows, asked, texts, teacher)
-    kind, place = (np.array([r.get(name, '') for r in rows]) for name in ('kind', 'library'))
-    label = torch.tensor([label_of(r) for r in rows], device=device)
-    weight = torch.tensor([1.0 if r['kind'] == 'graded' else r.get('weight', 0.0) for r in rows], device=device)
-    use, aside = label.cpu().numpy() > .5, np.array(left_aside(rows))
+    rows += beside(rows, asked, texts, Teacher(a.teacher))
+    kind = np.array([r['kind'] for r in rows])
+    label, known = (torch.tensor([value(r) for r in rows], device=device) for value in (label_of, weight_of))
+    weight = torch.tensor([1.0 if r['kind'] == 'graded' else r.get('weight') or 0.0 for r in rows], device=device)
+    use, aside, loss = label.cpu().numpy() > .5, np.array(left_aside(rows)), of.binary_cross_entropy_with_logits
     of_some = lambda *kinds: np.flatnonzero(np.isin(kind, kinds) & ~aside)
     few, drawn = Counter(), np.random.RandomState(1).permutation(of_some('papers'))
     of_papers = [i for i in drawn if use[i] or few.update([rows[i]['question']]) or few[rows[i]['question']] <= OF_NO_USE]
-    figures = {}
-    def tell(name: str):
-        odds = read(teacher, pairs, np.flatnonzero(aside & np.isin(kind, ('graded', 'papers'))))
-        places = {p: (place == p) & (kind == 'graded') & aside for p in dict.fromkeys(place[kind == 'graded'])}
-        figures[name] = {str(p): round(auroc(odds[here & use], odds[here & ~use]), 4)
-                         for p, here in (places | {'papers': (kind == 'papers') & aside}).items()}
-        print(name, figures[name], flush=True)
+    tests, figures = {'papers': np.flatnonzero(aside & (kind == 'papers'))}, {}
+    fresh = np.array([bool(o) and r['kind'] == 'graded' and r['id'][0] in FRESH for r, o in zip(rows, aside)])
+    place = np.array([r.get('library', '') for r in rows])
+    tests |= {str(p): np.flatnonzero(fresh & (place == p)) for p in dict.fromkeys(place[fresh])}
+    test = np.concatenate([*tests.values(), np.flatnonzero(aside & (kind == 'graded') & ~fresh)])
+    def tell(name: str, odds: np.ndarray):
+        figures[name] = {p: round(auroc(odds[some[use[some]]], odds[some[~use[some]]]), 4) for p, some in tests.items()}
+        print(name, figures[name], f'{time.time() - start:.0f} s', flush=True)
 
-    pairs, loss = Pairs(teacher.tokenizer, rows), of.binary_cross_entropy_with_logits
+    large = AutoTokenizer.from_pretrained(a.teacher)
+    pairs, said = Pairs(large, rows), np.zeros(len(rows))
     hard = lambda out, part: (loss(out, label[part], reduction='none') * weight[part]).mean()
-    for name, some in (('written', of_some('written', 'judged', 'papers')), ('graded', np.array([*of_some('graded'), *sorted(of_papers)]))):
-        teacher = trained(teacher, pairs, some, hard, TEACHER[name], name, a.steps)
-        tell(name)
-    a.out.mkdir(parents=True, exist_ok=True)
-    kept = ('question', 'kind', 'said', 'worth', 'weight', 'grade', 'id', 'row', 'doc', 'library')
-    with gzip.open(a.out / 'said.jsonl.gz', 'wt', encoding='utf-8') as f:
-        for r, o in zip(rows, read(teacher, pairs, np.arange(len(rows)))):
-            f.write(json.dumps({k: r[k] for k in kept if k in r} | {'odds': round(float(o), 2)}) + '\n')
-    machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
-    (a.out / 'figures.json').write_text(json.dumps({'figures': figures, 'device': machine, 'torch': torch.__version__}))
+    stages = {'written': of_some('written', 'judged', 'papers'), 'graded': np.array([*of_some('graded'), *sorted(of_papers)])}
+    for seed in range(a.teachers):
+        torch.manual_seed(seed)
+        teacher = Teacher(a.teacher)
+        for name, some in stages.items(): teacher = trained(teacher, pairs, some, hard, TEACHER[name], name, a.steps, seed)
+        odds = read(teacher, pairs, np.arange(len(rows)))
+        tell(f'teacher {seed}', odds)
+        said += odds / a.teachers
+        del teacher
+    tell('the large networks', said)
+    tokenizer, begun = AutoTokenizer.from_pretrained(a.pairs), torch.load(a.pairs / 'begun.pt', weights_only=True)
+    n, pairs = len(rows), Pairs(tokenizer, [*rows, *(r | {'asked': r['question']} for r in rows)])
+    both = lambda network: read(network, pairs, np.concatenate([test, test + n])).reshape(2, n).mean(0)
+    soft = torch.tensor(said, dtype=torch.float, device=device).sigmoid()
+    def taught(out, part):
+        at = part % n
+        return loss(out, soft[at]) + (loss(out, label[at], reduction='none') * known[at]).mean()
+    every, others = of_some('graded'), np.flatnonzero(~aside & (kind != 'graded'))
+    once = others + n * np.random.default_rng(0).integers(0, 2, len(others))
+    for own in a.own:
+        torch.manual_seed(0)
+        student = Student({name: w.float() for name, w in begun.items()}, tokenizer, own)
+        tell('before', both(student)) if 'before' not in figures else None
+        student = trained(student, pairs, np.concatenate([every, every + n, once]), taught, STUDENT, f'student of {own}', a.steps)
+        odds, out = both(student), a.out / f'own{own}'
+        tell('after', odds)
+        out.mkdir(parents=True, exist_ok=True)
+        mine = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
+        torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if mine(name)}, out / 'answer.pt')
+        (out / 'odds.json').write_text(json.dumps({
+            'figures': figures, 'n': {p: len(some) for p, some in tests.items()}, 'pairs': dict(Counter(kind[~aside].tolist())), 'own': own,
+            'device': torch.cuda.get_device_name() if device == 'cuda' else 'cpu', 'torch': torch.__version__,
+            'left_out': {str(rows[i]['row']): round(float(odds[i]), 3) for i in np.flatnonzero(fresh)}}))
 
 
 if __name__ == '__main__': main()

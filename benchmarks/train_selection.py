@@ -2,9 +2,8 @@
 
     python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY bioasq=LIBRARY both=LIBRARY
                                                                            what is learnt from (NAME= alone: the demo notes)
-    python benchmarks/teach_selection.py DIR --teacher FOLDER --out SAID                on a GPU: what a large network says
-    python benchmarks/further_selection.py SAID --pairs DIR --out TAUGHT                the small one learns from it
-    python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
+    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT              on a GPU: large networks learn, a small one from them
+    python benchmarks/train_selection.py ship DIR TAUGHT/own4 [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of four kinds. Written ones: questions that sessions of a language
 model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels; a fifth tell of a person first);
@@ -32,7 +31,7 @@ import numpy as np
 import torch
 from common import ROOT, save
 from danger import mistyped
-from heads import Head, all_layers, own_layers
+from heads import Head, above, all_layers, own_layers
 from quote_weights import grades, learnt_from, named, table
 from tokenizers import Tokenizer
 
@@ -128,7 +127,9 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     for name, some in (('pairs', (with_said(asked[r['question']] | r) for r in rows)), ('texts', map(with_said, notes + papers)),
                        ('asked', asked.values())):
         with open(out / f'{name}.jsonl', 'w', encoding='utf-8') as f: f.writelines(json.dumps(r) + '\n' for r in some)
-    torch.save({name: w.half() for name, w in all_layers('stance').items()}, out / 'trunk.pt')
+    below = {f'bert.{name}': w for name, w in all_layers('stance').items() if not name.startswith('encoder.layer.')
+             or int(name.split('.')[2]) < FROZEN}
+    torch.save({name: w.half() for name, w in (below | above('answer', FROZEN)).items()}, out / 'begun.pt')
     shutil.copy(shipped('stance') / 'tokenizer.json', out)
     (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
     print({kind: sum(r['kind'] == kind for r in rows) for kind in ('written', 'judged', 'graded', 'papers')})
