@@ -39,15 +39,17 @@ from cpqa.evaluation.tasks import evaluate_answers
 
 class Once:
     "Sends a request that it has not seen; of others it knows the reply from the recording at `path`."
-    def __init__(self, llm, path: Path):
-        self.llm, self.window, self.model = Recorded(llm, path), llm.window, llm.model
-        self.known = Replayed(path).answers if path.exists() and path.stat().st_size else {}
+    def __init__(self, llm, path: Path, prompts: bool = True):
+        self.llm, self.window, self.model = Recorded(llm, path, prompts), llm.window, llm.model
+        self.before = Replayed(path) if path.exists() and path.stat().st_size else None
+        self.known = {}
         self.took: list[float] = []   # seconds of each reply since this was emptied
 
     def complete(self, messages, *, max_tokens=1024, temperature=0.0, schema=None, on_text=None):
         key = request_key(messages, max_tokens, temperature, schema)
         if key not in self.known:
-            self.known[key] = self.llm.complete(messages, max_tokens=max_tokens, temperature=temperature, schema=schema, on_text=on_text)
+            llm = self.before if self.before and key in self.before.answers else self.llm
+            self.known[key] = llm.complete(messages, max_tokens=max_tokens, temperature=temperature, schema=schema, on_text=on_text)
         self.took.append(self.known[key].ms / 1000)
         return self.known[key]
 

@@ -1,7 +1,7 @@
 """Do answers survive a small language model?
 
     python benchmarks/small_model.py LIBRARY --llm openai:NAME@http://127.0.0.1:8081/v1 [--questions 60] [--minutes 15] [--passages 10]
-                                     [--record FILE | --replay FILE]
+                                     [--record FILE [--no-prompts]] [--replay FILE]
 
 LIBRARY is one of bioasq_beir's corpus, built by `cpqa index build`. Questions of five kinds are drawn with a fixed seed and asked in turn
 by the pipeline as `cpqa ask` does: yes/no, factoid, list and summary of BioASQ's round 10, and as a fifth multiple choice, cancer questions
@@ -86,7 +86,7 @@ def summed(rows: list[dict]) -> dict:
 def main(a):
     questions = five_kinds(a.questions)
     llm = language_model(a.llm, timeout=600, replay=a.replay, window=8192)
-    if a.record: llm = Once(llm, a.record)
+    if a.record: llm = Once(llm, a.record, a.prompts)
     qa, rows, begun = answering('confirmed', llm, a.library, passages=a.passages), [], time.monotonic()
     for q in questions:
         if time.monotonic() - begun > 60 * a.minutes: break
@@ -111,6 +111,7 @@ if __name__ == '__main__':
     p.add_argument('--minutes', type=float, default=15)
     p.add_argument('--passages', type=int, default=10)
     p.add_argument('--record', type=Path, help='a file that gets the replies; those that it holds are not asked for again')
+    p.add_argument('--no-prompts', dest='prompts', action='store_false', help='the record keeps nothing that was sent: to be handed on')
     p.add_argument('--replay')
     p.add_argument('--claims', type=Path, help='a file that gets the claims with their quotes')
     p.add_argument('--recorded-replies', action='store_true', help='seconds say nothing and are left out')

@@ -151,7 +151,7 @@ def pairs(out: Path, epochs: int):
 
 
 def ship(folder: Path, taught: Path, out: Path):
-    state = {name: w.float() for name, w in torch.load(folder / 'begun.pt', weights_only=True).items()}
+    state = stored_network('stance')   # as it is in the package: what was not learnt stays to the last bit
     state |= {name: w.float() for name, w in torch.load(taught / 'stance.pt', map_location='cpu', weights_only=True).items()}
     network, told = stance_network()[0], json.loads((taught / 'figures.json').read_text())
     odd = network.load_state_dict(state, strict=False)

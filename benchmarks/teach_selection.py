@@ -151,7 +151,8 @@ def trained(network, pairs: Pairs, rows: np.ndarray, loss_of, settings, told: st
     optimizer, warm = torch.optim.AdamW(groups, weight_decay=.01), .06 * len(parts)
     rate = lambda step: min(1, (step + 1) / (warm + 1)) * max(.02, 1 - max(0, step - warm) / (len(parts) - warm + 1))
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    for part in parts:
+    for step, part in enumerate(parts):
+        if step % 250 == 0: print(f'{told}: {step} of {len(parts)} steps, {time.time() - begun:.0f} s', flush=True)
         loss = loss_of(said(network, pairs.fed(part)), torch.as_tensor(np.array(part), device=device))
         loss.backward()
         torch.nn.utils.clip_grad_norm_([w for _, w in taught], 1.0)

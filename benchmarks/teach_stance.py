@@ -1,8 +1,9 @@
 """Teaches the stance network on a GPU: large networks learn from what is known of pairs, a small one from them.
 
-    python benchmarks/teach_stance.py PAIRS --teacher FOLDER --out DIR [--steps N] [--teachers 2]      (five minutes on an H200)
+    python benchmarks/teach_stance.py PAIRS --teacher FOLDER --out DIR [--teachers 2]      (seven minutes on an H200)
 
-PAIRS is what `taught_stance.py pairs` wrote, FOLDER holds all-mpnet-base-v2. It needs torch, transformers, tokenizers and safetensors alone.
+PAIRS is what `taught_stance.py pairs` wrote, FOLDER holds all-mpnet-base-v2. With --said FILE
+--few the student alone learns, on two cores, from what the teachers said. It needs torch, transformers, tokenizers and safetensors alone.
 The teachers differ in their seed. The student begins as the network in the package; its vocabulary and first two layers, which the
 answer network stands on, stay as they are. It learns what the teachers say on average, of pairs that nobody judged too, and what is known.
 DIR gets stance.pt, figures.json (of pairs that none of them learnt from: before, each teacher, both, after) and odds.npz, what is said of
@@ -23,6 +24,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 TOKENS, SMOOTHING, SOFT = 176, .02, 2.0
 TEACHER = (1, 112, 5e-5, 1.2e-3)           # epochs, pairs a step, rate of the body and of the head
 STUDENT = (3, 192, 2.5e-4, 5e-4)
+FEW, DRAWN = (1, 64, 2e-4, 5e-4), {'general': 3_000, 'open': 20_000}
 WORTH = {'made': .5, 'general': .3}      # what a pair counts; others one
 MEASURED = ('dev ', 'statements ', 'healthver', 'nli4ct')
 
@@ -94,14 +96,23 @@ def figures(rows: list[dict], odds: np.ndarray) -> dict:
     return {name: {what: round(float(v), 4) for what, v in told.items()} | {'n': int((kind == name).sum())} for name, told in out.items()}
 
 
+def few(every: np.ndarray, rows: list[dict]) -> np.ndarray:
+    "The pairs of the first epoch; of some kinds so many that are drawn."
+    rng, kind = np.random.default_rng(0), np.array([rows[i]['kind'] for i in every])
+    first = np.array([rows[i]['group'] == 0 for i in every])
+    return np.concatenate([(rng.permutation(mine) if k in DRAWN else mine)[:DRAWN.get(k)]
+                           for k in dict.fromkeys(kind) for mine in [every[first & (kind == k)]]])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('pairs', type=Path, help='a folder of `taught_stance.py pairs`')
-    parser.add_argument('--teacher', required=True)
+    parser.add_argument('--teacher', help='the folder of all-mpnet-base-v2')
+    parser.add_argument('--said', type=Path, help='said.npy of an earlier run of the same pairs, in place of teachers')
+    parser.add_argument('--few', action='store_true', help='the student reads a part of the pairs once: half an hour on two cores')
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
     parser.add_argument('--teachers', type=int, default=2)
-    parser.add_argument('--seconds', type=int, default=10_000, help='after so many no further teacher is begun')
     a = parser.parse_args()
     start = time.time()
     with lzma.open(a.pairs / 'pairs.jsonl.xz', 'rt', encoding='utf-8') as f: rows = [json.loads(line) for line in f]
@@ -127,18 +138,19 @@ def main():
     small = Small({n: w.float() for n, w in torch.load(a.pairs / 'begun.pt', weights_only=True).items()},
                   torch.load(a.pairs / 'truth.pt', weights_only=True), tokenizer)
     own = Pairs(tokenizer, rows, most=TOKENS)
-    tell('before', read(small, own, tests)[tests])
-    large = AutoTokenizer.from_pretrained(a.teacher)
-    pairs, said = Pairs(large, rows, most=TOKENS), np.zeros((len(rows), 4))
-    print(f'tokens {time.time() - start:.0f} s', flush=True)
-    for seed in range(a.teachers):
-        if seed and time.time() - start > a.seconds: break
-        torch.manual_seed(seed)
-        teacher = trained(Large(a.teacher), pairs, learnt, hard, TEACHER, f'teacher {seed}', a.steps, seed)
-        odds = read(teacher, pairs, np.arange(len(rows)))
-        said = (said * seed + odds) / (seed + 1)
-        tell(f'teacher {seed}', odds[tests])
-        del teacher
+    tell('before', read(small.to(device), own, tests)[tests])   # moved before it is read: a buffer made while reading cannot be learnt with
+    a.out.mkdir(parents=True, exist_ok=True)
+    if a.said: said = np.load(a.said).astype(float)
+    else:
+        pairs, said = Pairs(AutoTokenizer.from_pretrained(a.teacher), rows, most=TOKENS), np.zeros((len(rows), 4))
+        for seed in range(a.teachers):
+            torch.manual_seed(seed)
+            teacher = trained(Large(a.teacher), pairs, learnt, hard, TEACHER, f'teacher {seed}', a.steps, seed)
+            odds = read(teacher, pairs, np.arange(len(rows)))
+            said = (said * seed + odds) / (seed + 1)
+            np.save(a.out / 'said.npy', said.astype(np.float16))   # before anything else can fail
+            tell(f'teacher {seed}', odds[tests])
+            del teacher
     tell('teachers', said[tests])
     soft = torch.tensor(said, dtype=torch.float, device=device)
     on, ways = soft[:, 0].sigmoid(), soft[:, 1:].softmax(-1)
@@ -146,10 +158,9 @@ def main():
         a = of.binary_cross_entropy_with_logits(out[:, 0], on[part], reduction='none')
         b = of.kl_div(out[:, 1:].log_softmax(-1), ways[part], reduction='none').sum(-1)
         return hard(out, part) + SOFT * ((a + b) * weight[part]).mean()
-    small = trained(small, own, every, taught, STUDENT, 'student', a.steps)
+    small = trained(small, own, few(every, rows) if a.few else every, taught, FEW if a.few else STUDENT, 'student', a.steps)
     odds = read(small, own, tests)[tests]
     tell('after', odds)
-    a.out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(a.out / 'odds.npz', teachers=said[tests].astype(np.float16), student=odds.astype(np.float16))
     mine = lambda name: not name.startswith('bert') or 'encoder.layer.' in name and int(name.split('.')[3]) >= FROZEN
     torch.save({name: w.half().cpu() for name, w in small.state_dict().items() if mine(name)}, a.out / 'stance.pt')

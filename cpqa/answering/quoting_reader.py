@@ -112,6 +112,7 @@ class QuoteWeights(Record, frozen=True):
     usual: dict[str, float] = {}   # what a sign counts that is not known; else 0
     least: float = 0.2     # below it, nothing is quoted
     keep: float = 0.5      # of the best score: nor below it
+    of_one: int = 2        # sentences of one paper at most
     fair: float = 0.5      # from here on a sentence answers fairly well
     close: float = 0.7     # and from here on closely
     encoder: str = ''      # the first letters of the checksum of the encoder whose cosines were weighed
@@ -194,14 +195,14 @@ def _repeats(said: str, taken: str, one_paper: bool) -> bool:
     return len(x & y) >= (_SAME_IN_A_PAPER if one_paper and not more else _SAME) * max(1, len(x | y))
 
 def pick(order: Sequence[int], scores: np.ndarray, texts: Sequence[str], owners: Sequence[str], n: int, floor: float,
-         ways: Sequence[str], again: float | np.ndarray = 0.0) -> list[int]:
+         ways: Sequence[str], again: float | np.ndarray = 0.0, of_one: int = 2) -> list[int]:
     """Up to `n` of the candidates, in `order`: none below `floor`, none that repeats another (unless they point different `ways`), at
-    most two of one document, the second of these not below `again`, its own or that of all."""
+    most `of_one` of one document, after the first none of these below `again`, its own or that of all."""
     taken, bar = list[int](), np.broadcast_to(again, len(scores))
     for i in order:
         repeated = any(ways[i] == ways[j] and _repeats(texts[i], texts[j], owners[i] == owners[j]) for j in taken)
         beside = sum(owners[j] == owners[i] for j in taken)
-        crowded = beside >= 2 or beside == 1 and scores[i] < bar[i]
+        crowded = beside >= of_one or beside > 0 and scores[i] < bar[i]
         if scores[i] >= floor and not repeated and not crowded: taken.append(i)
         if len(taken) == n: break
     return taken
@@ -409,11 +410,11 @@ def _quotes(reader: 'QuotingReader', question: str, given: _Scored, found: _Foun
     again = _SURE_BY_ITSELF if 'answers' in weights.weights and not label else 0.0   # of the same paper only what is sure by itself
     hoped = [kind_of(question) == 'yesno' and bool(_BACKGROUND.search(section_of(d, a))) for d, (a, _) in found]
     bar = np.where(hoped, np.inf, again)
-    taken = pick(by_label(given.order, label, ways), given.scores, texts, owners, reader.quotes, floor, ways, bar)
+    taken = pick(by_label(given.order, label, ways), given.scores, texts, owners, reader.quotes, floor, ways, bar, weights.of_one)
     carried = all(any(ways[i] == way for i in taken) for way in _CARRIES.get(label, ()))
     if carried: return taken, label
     floor = max(floor, weights.keep * float(given.scores.max()))   # no label without a quote that points its way
-    return pick(given.order, given.scores, texts, owners, reader.quotes, floor, ways), ''
+    return pick(given.order, given.scores, texts, owners, reader.quotes, floor, ways, of_one=weights.of_one), ''
 
 def _apart(citations: Iterable[Citation]) -> tuple[Citation, ...]:
     "The citations without those inside another one of the same paper: a sentence may be quoted with the one before it."

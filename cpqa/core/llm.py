@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ROLES', 'MOST_NAME', 'FINISHES', 'KINDS', 'Message', 'Completion', 'json_of', 'LLMError', 'LLM', 'complete',
-           'request_key', 'Taken', 'Recorded', 'Replayed']
+           'request_key', 'in_pieces', 'put_together', 'Taken', 'Recorded', 'Replayed']
 
 # %% ../../nbs/core/llm.ipynb #71392424
 import hashlib
@@ -95,28 +95,55 @@ def request_key(messages: Sequence[Message], max_tokens: int = 1024, temperature
     sent = [[[m.role, m.content] for m in messages], max_tokens, float(temperature), *([] if schema is None else [schema])]
     return hashlib.sha256(msgspec.json.encode(sent)).hexdigest()[:16]
 
+# %% ../../nbs/core/llm.ipynb #3a71c0d1
+_RUN = 24   # characters in a row that count as taken from the prompt
+
+def _sent(messages: Sequence[Message]) -> str: return '\n'.join(m.content for m in messages)
+
+def in_pieces(text: str, prompt: str, run: int = _RUN) -> tuple[str | tuple[int, int], ...]:
+    "The text in pieces: where `run` characters or more stand in the prompt too, their places [start, end) there; the others as they are."
+    at = {prompt[i:i + run]: i for i in range(len(prompt) - run, -1, -1)}
+    out, own, i = list[str | tuple[int, int]](), '', 0
+    while i < len(text):
+        start, n = at.get(text[i:i + run]), run
+        if start is None: own, i = own + text[i], i + 1
+        else:
+            while text[i + n:i + n + 1] == prompt[start + n:start + n + 1] != '': n += 1
+            out, own, i = [*out, *([own] if own else []), (start, start + n)], '', i + n
+    return (*out, *([own] if own else []))
+
+def put_together(pieces: Sequence[str | tuple[int, int]], prompt: str) -> str:
+    "The text that `in_pieces` cut."
+    return ''.join(p if isinstance(p, str) else prompt[slice(*p)] for p in pieces)
+
+
 # %% ../../nbs/core/llm.ipynb #984f7634
 class Taken(Record, frozen=True, omit_defaults=True):
-    "A line of a recording: the request's name, its messages as written down, the completion, and the model by the name it was asked by."
+    """A line of a recording: the request's name, its messages as written down, the completion, and the model by the name it was asked by.
+    Without its messages the text is in `pieces`, and the completion has none."""
     key: str
     messages: tuple[Message, ...]
     completion: Completion
     model: str = ''            # '': it has none, or the recording is from before this was kept
+    pieces: tuple[str | tuple[int, int], ...] = ()
 
 class Recorded:
-    "Asks `llm`, and adds each request with its answer to the JSON-lines file at `path`."
-    def __init__(self, llm: LLM, path: str | Path):
+    "Asks `llm`, and adds each request with its answer to the JSON-lines file at `path`; with `prompts` False nothing that was sent is kept."
+    def __init__(self, llm: LLM, path: str | Path, prompts: bool = True):
         self.llm, self.tape, self.window, self.model = llm, Tape(path), getattr(llm, 'window', None), getattr(llm, 'model', '')
+        self.prompts = prompts
         self.tape.try_out()   # before anything is paid for
 
     def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
                  schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         said = complete(self.llm, messages, max_tokens=max_tokens, temperature=temperature, schema=schema, on_text=on_text)
-        line = Taken(request_key(messages, max_tokens, temperature, schema),
-                     tuple(Message(m.role, without_keys(m.content)) for m in messages),
-                     msgspec.structs.replace(said, text=without_keys(said.text), data=None), self.model)
-        self.tape.add(msgspec.json.encode(line))
+        key, text = request_key(messages, max_tokens, temperature, schema), without_keys(said.text)
+        kept = tuple(Message(m.role, without_keys(m.content)) for m in messages) if self.prompts else ()
+        pieces = () if self.prompts else in_pieces(text, _sent(messages))
+        completion = msgspec.structs.replace(said, text='' if pieces else text, data=None)
+        self.tape.add(msgspec.json.encode(Taken(key, kept, completion, self.model, pieces)))
         return said
+
 
 # %% ../../nbs/core/llm.ipynb #8325fdc5
 class Replayed:
@@ -124,13 +151,14 @@ class Replayed:
     def __init__(self, path: str | Path, window: int | None = None):
         self.path, self.window = Path(path), window
         taken = {t.key: t for t in Tape(path).read(msgspec.json.Decoder(Taken).decode)}
-        self.answers = {key: t.completion for key, t in taken.items()}
+        self.answers, self._pieces = {key: t.completion for key, t in taken.items()}, {key: t.pieces for key, t in taken.items()}
         self.model = ', '.join(sorted({t.model or t.completion.model for t in taken.values()}))
 
     def complete(self, messages: Sequence[Message], *, max_tokens: int = 1024, temperature: float = 0.0,
                  schema: dict[str, Any] | None = None, on_text: Callable[[str], None] | None = None) -> Completion:
         key = request_key(messages, max_tokens, temperature, schema)
         if (known := self.answers.get(key)) is not None:
+            if pieces := self._pieces[key]: known = msgspec.structs.replace(known, text=put_together(pieces, _sent(messages)))
             if on_text is not None and known.text: on_text(known.text)
             return known if schema is None else msgspec.structs.replace(known, data=json_of(known.text))
         said = short(messages[-1].content, 80) if messages else 'without messages'
