@@ -1,6 +1,7 @@
 """How well does the check of claims tell true statements from false ones, by kind of flip?
 
     python benchmarks/claim_support.py [--fit]
+    python benchmarks/claim_support.py --claims CLAIMS FIRST SECOND      (labels of claims that small_model.py wrote down: model_claims.tsv)
 
 Statements about Evidence Inference (evaluation/claims): true ones after the physicians' labels with the longest marked span as the quote,
 false ones by flip. The rules were written and the weights fitted on the articles of the half 'dev'; what is reported under `test` is the
@@ -22,8 +23,10 @@ are those of documents kept aside; `claims of a model` have been left out of the
 """
 import argparse
 import csv
+import json
 import random
 from datetime import date
+from pathlib import Path
 from time import perf_counter
 
 import msgspec
@@ -70,10 +73,23 @@ def of_a_model() -> list[tuple[Signs, bool, str, float, bool]]:
             for r in rows if r['first'] == r['second']]
 
 
+def labelled(claims: Path, first: Path, second: Path):
+    "Writes model_claims.tsv: what two readers said of claims with their quotes, what the check says, and the signs of the part `carried`."
+    with open(claims, encoding='utf-8') as f: rows = [r for r in map(json.loads, f) if r['quotes']]
+    said = [dict(line.split('\t')[:2] for line in path.read_text(encoding='utf-8').splitlines()) for path in (first, second)]
+    pairs = [(r['text'], ' '.join(r['quotes'])) for r in rows]
+    with open(LABELS / 'model_claims.tsv', 'w', newline='', encoding='utf-8') as f:
+        out = csv.writer(f, delimiter='\t', lineterminator='\n')
+        out.writerow(('question', 'claim', 'support', 'confirmed', 'first', 'second', 'words', 'cosine', 'finding', 'yes', 'no'))
+        for n, (r, s) in enumerate(zip(rows, ClaimSupport(EmbeddedEncoder()).signs(pairs))):
+            signs = (round(float(x), 4) for x in (s.told.words, s.cosine, s.finding, s.yes, s.no))
+            out.writerow((r['question'], r['claim'], r['support'], int(r['confirmed']), *(labels[str(n)] for labels in said), *signs))
+
+
 def carried(checker: ClaimSupport) -> tuple[Part, dict]:
     "The part `carried`, and what it is worth."
-    sets, model = {name: written(name) for name in ('claims', 'claims_like_models')}, of_a_model()
-    learnt = sets['claims_like_models'][0]
+    sets, model = {name: written(name) for name in ('claims', 'claims_like_models', 'claims_as_told')}, of_a_model()
+    learnt = sets['claims_like_models'][0] + sets['claims_as_told'][0]
     found = checker.signs([(claim, said) for claim, said, *_ in learnt])
     part, p = fit_carried([*found, *(s for s, *_ in model)], [*(way > 0 for _, _, way, _ in learnt), *(true for _, true, *_ in model)],
                           [1.0] * len(learnt) + [OF_MODEL] * len(model), [*(d for *_, d in learnt), *(q for _, _, q, *_ in model)])
@@ -104,7 +120,9 @@ def caught(made, supports) -> dict[str, float]:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--fit', action='store_true')
+    parser.add_argument('--claims', nargs=3, type=Path)
     options = parser.parse_args()
+    if options.claims: return labelled(*options.claims)
     marked, encoder = read_marked(DATA/'evidence_inference'), EmbeddedEncoder()
     dev, test = (list(statements(marked, part)) for part in ('dev', 'test'))
     everything = [marked, read_marked(DATA/'evidence_inference_more')]
