@@ -426,9 +426,9 @@ def _apart(citations: Iterable[Citation]) -> tuple[Citation, ...]:
 _NEAR, _NEAR_OF_PAPERS = 0.25, 0.35   # what scores less is seldom of use
 
 def _nearest(given: _Scored, found: _Found) -> tuple[str, ...]:
-    "The ids of the documents whose best sentences come nearest to an answer, the nearest first, as long as they are near."
-    near = lambda i: given.scores[i] >= (_NEAR if source_of(found[i][0]) == 'note' else _NEAR_OF_PAPERS)
-    return tuple(dict.fromkeys(found[i][0].id for i in given.order if near(i)))
+    "The ids of the documents on people whose best sentences come nearest to an answer, the nearest first, as long as they are near."
+    near = lambda d, score: score >= (_NEAR if source_of(d) == 'note' else _NEAR_OF_PAPERS) and study_kind(d) != 'laboratory study'
+    return tuple(dict.fromkeys(found[i][0].id for i in given.order if near(found[i][0], given.scores[i])))
 
 def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     "What `QuotingReader.read` does, but for the check of each quote."
