@@ -91,7 +91,7 @@ class SupportError(CpqaError):
 
 class Support(Record, frozen=True):
     """How well a quote carries a claim: the product of the parts, those that failed ('subject', 'difference', 'direction', 'number',
-    'unit', 'carried'), and the `fault` in words, '' where none did."""
+    'unit', 'carried', 'statement'), and the `fault` in words, '' where none did."""
     score: float
     parts: dict[str, float]
     flips: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Support(Record, frozen=True):
 
 _WHY = {'subject': 'the quote is about something else', 'difference': 'one says that there is a difference, the other that there is none',
        'direction': 'they do not agree on which of the two had more', 'number': 'the quote does not hold this number',
-       'unit': 'the quote holds this number with another unit', 'carried': 'the quote does not say this'}
+       'unit': 'the quote holds this number with another unit', 'carried': 'the quote does not say this', 'statement': 'a question says nothing'}
 
 # %% ../../nbs/answering/support.ipynb #e3f07290
 def _bare(text: str) -> str: return ' '.join(re.findall(r'[^\W_]+|[<>=±%+−-]', text.casefold()))
@@ -137,7 +137,8 @@ class ClaimSupport:
         return [signs(a, b, float(at[a] @ at[b]), said) for (a, b), said in zip(pairs, read)]
 
     def support(self, claim: str, quote: str, found: Signs) -> Support:
-        "The support that these signs add up to; a sentence carries itself."
+        "The support that these signs add up to; a sentence carries itself, and a question nothing."
+        if claim.rstrip().endswith('?'): return Support(0.0, {p.name: 0.0 for p in self.weights.parts}, ('statement',), _WHY['statement'])
         if verbatim(claim, quote): return Support(1.0, {p.name: 1.0 for p in self.weights.parts}, (), '')
         parts = {p.name: p.probability(found) for p in self.weights.parts}
         failed = [p.name for p in self.weights.parts if parts[p.name] < p.below]
