@@ -65,7 +65,7 @@ def written(name: str, most: int = 4000) -> tuple[list, list]:
 
 
 def of_a_model() -> list[tuple[Signs, bool, str, float, bool]]:
-    "Claims that two readers labelled alike: signs, is it supported, its question, and what the check says without `carried`: score, confirmed."
+    "Claims that two readers labelled alike: signs, is it supported, question; and score and verdict of the check without `carried`."
     blank = Told(**{name: 0.0 for name in Told._fields})
     with open(LABELS / 'model_claims.tsv', newline='', encoding='utf-8') as f: rows = list(csv.DictReader(f, delimiter='\t'))
     signs = lambda r: Signs(blank._replace(words=float(r['words'])), 0, 0, *(float(r[name]) for name in ('cosine', 'finding', 'yes', 'no')))
@@ -74,7 +74,7 @@ def of_a_model() -> list[tuple[Signs, bool, str, float, bool]]:
 
 
 def labelled(claims: Path, first: Path, second: Path):
-    "Writes model_claims.tsv: what two readers said of claims with their quotes, what the check says without the part `carried`, and its signs."
+    "Writes model_claims.tsv: what two readers said of claims with their quotes, the check without its part `carried`, and its signs."
     with open(claims, encoding='utf-8') as f: rows = [r for r in map(json.loads, f) if r['quotes']]
     said = [dict(line.split('\t')[:2] for line in path.read_text(encoding='utf-8').splitlines()) for path in (first, second)]
     pairs, weights = [(r['text'], ' '.join(r['quotes'])) for r in rows], shipped_weights()[True]

@@ -81,4 +81,5 @@ def own_layers(kind: str, first: int):
 def above(kind: str, first: int) -> dict:
     "The state of a `Head` in the package on `first` layers of another network, named as a BERT that holds both."
     place = lambda n, rest: f'bert.encoder.layer.{int(n) + first}.{rest}'
-    return {name if name.startswith('head.') else place(*name.removeprefix('layers.').split('.', 1)): w for name, w in stored_head(kind).items()}
+    return {name if name.startswith('head.') else place(*name.removeprefix('layers.').split('.', 1)): w
+            for name, w in stored_head(kind).items()}

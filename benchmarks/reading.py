@@ -1,6 +1,6 @@
 """Is the quoted sentence the one that carries the finding, and is the label right?
 
-    python benchmarks/reading.py EVIDENCE_LIBRARY [BIOASQ_LIBRARY]   (--learn: weights; --write: counts of the labels; both go into the package)
+    python benchmarks/reading.py EVIDENCE_LIBRARY [BIOASQ_LIBRARY]   (--learn: weights, --write: counts of labels go into the package)
     python benchmarks/reading.py --build EVIDENCE_LIBRARY          (makes the first library: whole articles of Evidence Inference)
 
 Nothing here was seen by the stance network: not the articles, not the questions.
@@ -332,7 +332,8 @@ def learnt(rows: list[dict]) -> QuoteWeights:
     return msgspec.structs.replace(
         shipped_quote_weights('Is A better than B?', 'papers'), weights=weights, intercept=round(float(model.intercept_[0] + moved), 3),
         date=time.strftime('%Y-%m-%d'), **FLOORS,
-        chosen_on=f'the sentences of {len(some)} questions on 55 articles of Evidence Inference, kept aside; the floors by hand, report in view')
+        chosen_on=f'the sentences of {len(some)} questions on 55 articles of Evidence Inference, kept aside; '
+                  'the floors by hand, report in view')
 
 
 def drawn(name: str, some: list[dict], most: int | None) -> list[dict]:

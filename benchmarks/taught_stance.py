@@ -6,8 +6,8 @@
 
 It begins as the network in the package, which train_stance.py made of the same sources on two cores. Pairs are drawn anew for each epoch as
 there: made findings with claims on them, marked sentences of Evidence Inference and others of the same article, questions of BioASQ and
-PubMedQA, claims that were written beside sentences. Beside these stand claims as a small careless model writes them (claims_like_models.tsv)
-and claims as people tell them (claims_as_told.tsv): written by sessions of a language model from the title of a paper alone, without its
+PubMedQA, claims that were written beside sentences. Then there are claims as a small careless model writes them
+(claims_like_models.tsv), and claims as people tell them (claims_as_told.tsv): written by sessions of a language model from the title of a paper alone, without its
 text, and put beside sentences that a search found for them; what each sentence says of the claim other sessions judged, who knew no more
 than the two. What nobody judged is read by the large network: questions on the prompts of 3,177 articles beside sentences of these, and
 claims as told beside further sentences. Nothing is drawn from the test half of Evidence Inference, the 55 articles kept aside, reserved
@@ -156,7 +156,8 @@ def ship(folder: Path, taught: Path, out: Path):
     network, told = stance_network()[0], json.loads((taught / 'figures.json').read_text())
     odd = network.load_state_dict(state, strict=False)
     if odd.unexpected_keys or set(odd.missing_keys) - {'bert.embeddings.position_ids'}: raise SystemExit(f'not the same network: {odd}')
-    material, tokenizer = stance_material(DATA, LABELS / 'claims.tsv', ('trials', 'claims')), Tokenizer.from_file(str(folder / 'tokenizer.json'))
+    material = stance_material(DATA, LABELS / 'claims.tsv', ('trials', 'claims'))
+    tokenizer = Tokenizer.from_file(str(folder / 'tokenizer.json'))
     used = tuple(replace(u, n=sum(told['pairs'].get(k, 0) for k in kinds)) for u, kinds in USED)
     def prepared(figures=()):
         left = (*(f'{n:,} {what}' for what, n in material.left_out.items() if n), *LEFT)

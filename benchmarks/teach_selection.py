@@ -68,7 +68,8 @@ class Student(torch.nn.Module):
         more = {name.replace(f'{layer}{last}.', f'{layer}{n}.'): w for name, w in begun.items() if name.startswith(f'{layer}{last}.')
                 for n in range(last + 1, frozen + own)}
         odd = self.load_state_dict(begun | more, strict=False)
-        if odd.unexpected_keys or any(name.startswith('bert.encoder') for name in odd.missing_keys): raise SystemExit(f'not the same: {odd}')
+        if odd.unexpected_keys or any(name.startswith('bert.encoder') for name in odd.missing_keys):
+            raise SystemExit(f'not the same: {odd}')
         for part in (self.bert.embeddings, *self.bert.encoder.layer[:frozen]):
             part.requires_grad_(False)
             for layer in part.modules():

@@ -2,7 +2,7 @@
 
     python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY bioasq=LIBRARY both=LIBRARY
                                                                            what is learnt from (NAME= alone: the demo notes)
-    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT              on a GPU: large networks learn, a small one from them
+    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT     on a GPU: large networks learn, a small one from them
     python benchmarks/train_selection.py ship DIR TAUGHT/own4 [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of four kinds. Written ones: questions that sessions of a language

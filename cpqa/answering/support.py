@@ -99,7 +99,8 @@ class Support(Record, frozen=True):
 
 _WHY = {'subject': 'the quote is about something else', 'difference': 'one says that there is a difference, the other that there is none',
        'direction': 'they do not agree on which of the two had more', 'number': 'the quote does not hold this number',
-       'unit': 'the quote holds this number with another unit', 'carried': 'the quote does not say this', 'statement': 'a question says nothing'}
+       'unit': 'the quote holds this number with another unit', 'carried': 'the quote does not say this',
+        'statement': 'a question says nothing'}
 
 # %% ../../nbs/answering/support.ipynb #e3f07290
 def _bare(text: str) -> str: return ' '.join(re.findall(r'[^\W_]+|[<>=±%+−-]', text.casefold()))

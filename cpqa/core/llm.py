@@ -128,7 +128,8 @@ class Taken(Record, frozen=True, omit_defaults=True):
     pieces: tuple[str | tuple[int, int], ...] = ()
 
 class Recorded:
-    "Asks `llm`, and adds each request with its answer to the JSON-lines file at `path`; with `prompts` False nothing that was sent is kept."
+    """Asks `llm`, and adds each request with its answer to the JSON-lines file at `path`; with `prompts` False nothing that was sent is
+    kept."""
     def __init__(self, llm: LLM, path: str | Path, prompts: bool = True):
         self.llm, self.tape, self.window, self.model = llm, Tape(path), getattr(llm, 'window', None), getattr(llm, 'model', '')
         self.prompts = prompts
