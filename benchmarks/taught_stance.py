@@ -7,10 +7,11 @@
 It begins as the network in the package, which train_stance.py made of the same sources on two cores. Pairs are drawn anew for each epoch as
 there: made findings with claims on them, marked sentences of Evidence Inference and others of the same article, questions of BioASQ and
 PubMedQA, claims that were written beside sentences. Then there are claims as a small careless model writes them
-(claims_like_models.tsv), and claims as people tell them (claims_as_told.tsv): written by sessions of a language model from the title of a paper alone, without its
-text, and put beside sentences that a search found for them; what each sentence says of the claim other sessions judged, who knew no more
-than the two. What nobody judged is read by the large network: questions on the prompts of 3,177 articles beside sentences of these, and
-claims as told beside further sentences. Nothing is drawn from the test half of Evidence Inference, the 55 articles kept aside, reserved
+(claims_like_models.tsv), and claims as people tell them (claims_as_told.tsv): written by sessions of a language model from the title of a
+paper alone, without its text, and put beside sentences that a search found for them; what each sentence says of the claim other sessions
+judged, who knew no more than the two. What nobody judged is read by the large network: questions on the prompts of 3,177 articles beside
+sentences of these, and claims as told beside further sentences. Nothing is drawn from the test half of Evidence Inference, the 55 articles
+kept aside, reserved
 documents, HealthVer or NLI4CT; the last two are carried along to be told figures of.
 """
 import argparse
