@@ -11,8 +11,7 @@ PubMedQA, claims that were written beside sentences. Then there are claims as a 
 paper alone, without its text, and put beside sentences that a search found for them; what each sentence says of the claim other sessions
 judged, who knew no more than the two. What nobody judged is read by the large network: questions on the prompts of 3,177 articles beside
 sentences of these, and claims as told beside further sentences. Nothing is drawn from the test half of Evidence Inference, the 55 articles
-kept aside, reserved
-documents, HealthVer or NLI4CT; the last two are carried along to be told figures of.
+kept aside, reserved documents, HealthVer or NLI4CT; the last two are carried along to be told figures of.
 """
 import argparse
 import gzip
