@@ -10,7 +10,9 @@ PubMedQA, claims that were written beside sentences. Then there are claims as a 
 (claims_like_models.tsv), and claims as people tell them (claims_as_told.tsv): written by sessions of a language model from the title of a
 paper alone, without its text, and put beside sentences that a search found for them; what each sentence says of the claim other sessions
 judged, who knew no more than the two. What nobody judged is read by the large network: questions on the prompts of 3,177 articles beside
-sentences of these, and claims as told beside further sentences. Nothing is drawn from the test half of Evidence Inference, the 55 articles
+sentences of these, and claims as told beside further sentences. **The table of
+claims as told holds abstracts of 143 of the 200 test articles of Evidence Inference (860 rows): to be left out before the next training.**
+Nothing else is drawn from that half, the 55 articles
 kept aside, reserved documents, HealthVer or NLI4CT; the last two are carried along to be told figures of.
 """
 import argparse
