@@ -3,7 +3,7 @@
     python benchmarks/teach_stance.py PAIRS --teacher FOLDER --out DIR [--teachers 2]      (seven minutes on an H200)
 
 PAIRS is what `taught_stance.py pairs` wrote, FOLDER holds all-mpnet-base-v2. With --said FILE
---few the student alone learns, on two cores, from what the teachers said. It needs torch, transformers, tokenizers and safetensors alone.
+--few 2 the student alone learns, on two cores, from what the teachers said. It needs torch, transformers, tokenizers and safetensors alone.
 The teachers differ in their seed. The student begins as the network in the package; its vocabulary and first two layers, which the
 answer network stands on, stay as they are. It learns what the teachers say on average, of pairs that nobody judged too, and what is known.
 DIR gets stance.pt, figures.json (of pairs that none of them learnt from: before, each teacher, both, after) and odds.npz, what is said of
@@ -24,7 +24,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 TOKENS, SMOOTHING, SOFT = 176, .02, 2.0
 TEACHER = (1, 112, 5e-5, 1.2e-3)           # epochs, pairs a step, rate of the body and of the head
 STUDENT = (3, 192, 2.5e-4, 5e-4)
-FEW, DRAWN = (1, 64, 2e-4, 5e-4), {'general': 3_000, 'open': 20_000}
+FEW, DRAWN = (1, 64, 2e-4, 5e-4), {'general': 3_000, 'open': 30_000}   # of an epoch
 WORTH = {'made': .5, 'general': .3}      # what a pair counts; others one
 MEASURED = ('dev ', 'statements ', 'healthver', 'nli4ct')
 
@@ -96,11 +96,11 @@ def figures(rows: list[dict], odds: np.ndarray) -> dict:
     return {name: {what: round(float(v), 4) for what, v in told.items()} | {'n': int((kind == name).sum())} for name, told in out.items()}
 
 
-def few(every: np.ndarray, rows: list[dict]) -> np.ndarray:
-    "The pairs of the first epoch; of some kinds so many that are drawn."
+def few(every: np.ndarray, rows: list[dict], epochs: int) -> np.ndarray:
+    "The pairs of the first epochs; of some kinds so many that are drawn."
     rng, kind = np.random.default_rng(0), np.array([rows[i]['kind'] for i in every])
-    first = np.array([rows[i]['group'] == 0 for i in every])
-    return np.concatenate([(rng.permutation(mine) if k in DRAWN else mine)[:DRAWN.get(k)]
+    first = np.array([rows[i]['group'] < epochs for i in every])
+    return np.concatenate([rng.permutation(mine)[:epochs * DRAWN[k]] if k in DRAWN else mine
                            for k in dict.fromkeys(kind) for mine in [every[first & (kind == k)]]])
 
 
@@ -109,7 +109,7 @@ def main():
     parser.add_argument('pairs', type=Path, help='a folder of `taught_stance.py pairs`')
     parser.add_argument('--teacher', help='the folder of all-mpnet-base-v2')
     parser.add_argument('--said', type=Path, help='said.npy of an earlier run of the same pairs, in place of teachers')
-    parser.add_argument('--few', action='store_true', help='the student reads a part of the pairs once: half an hour on two cores')
+    parser.add_argument('--few', type=int, help='the student reads the pairs of so many epochs once: half an hour each on two cores')
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
     parser.add_argument('--teachers', type=int, default=2)
@@ -158,15 +158,16 @@ def main():
         a = of.binary_cross_entropy_with_logits(out[:, 0], on[part], reduction='none')
         b = of.kl_div(out[:, 1:].log_softmax(-1), ways[part], reduction='none').sum(-1)
         return hard(out, part) + SOFT * ((a + b) * weight[part]).mean()
-    small = trained(small, own, few(every, rows) if a.few else every, taught, FEW if a.few else STUDENT, 'student', a.steps)
+    read_by_student = few(every, rows, a.few) if a.few else every
+    small = trained(small, own, read_by_student, taught, FEW if a.few else STUDENT, 'student', a.steps)
     odds = read(small, own, tests)[tests]
     tell('after', odds)
     np.savez_compressed(a.out / 'odds.npz', teachers=said[tests].astype(np.float16), student=odds.astype(np.float16))
     mine = lambda name: not name.startswith('bert') or 'encoder.layer.' in name and int(name.split('.')[3]) >= FROZEN
     torch.save({name: w.half().cpu() for name, w in small.state_dict().items() if mine(name)}, a.out / 'stance.pt')
     machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'
-    (a.out / 'figures.json').write_text(json.dumps({'figures': told, 'pairs': {str(k): int((kind == k).sum()) for k in dict.fromkeys(kind)},
-                                                    'device': machine, 'torch': torch.__version__}))
+    counts = {str(k): int((kind[read_by_student] == k).sum()) for k in dict.fromkeys(kind)}
+    (a.out / 'figures.json').write_text(json.dumps({'figures': told, 'pairs': counts, 'device': machine, 'torch': torch.__version__}))
 
 
 if __name__ == '__main__': main()

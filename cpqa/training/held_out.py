@@ -21,6 +21,7 @@ from ..evaluation.collections import QuestionsError, read_collection, read_marke
 from ..evaluation.datasets import dataset, find, load
 from ..evaluation.pairs import snippet_pairs
 from ..evaluation.passages import part_of
+from ..literature.pubmed import read_beir
 from ..retrieval.encoders import Encoder
 from ..retrieval.vectors import embedded_text
 from .examples import (TRAINED, ExamplesError, Group, Reads, bioasq_groups, evidence_groups, medquad_groups, medquad_held,
@@ -44,8 +45,12 @@ def _bioasq_reserved(folder: Path, rounds: set[int]) -> tuple[set[str], set[str]
                     grade in grades.items() if grade > 0} for known in (True, False)}
     return {q for q in c.queries if round_of.get(q) not in rounds}, gold[False] - gold[True], {d.id: d for d in c.documents()}
 
+def _abstracts_of(folder: Path, articles: set[str]) -> list[Document]:
+    "The records in a folder, if it is there, of these articles of PubMed Central."
+    return [d for path in folder.glob('corpus.jsonl*') for d in read_beir(path) if isinstance(d, Document) and d.pmcid in articles]
+
 def reserved(data: str | Path, rounds: Iterable[int] = TRAINED) -> Reserved:
-    "What is reserved among the sets that are there in `data`, a folder with bioasq_beir and pubmedqa. Raises `CpqaError`."
+    "What is reserved of the sets in `data`, a folder with bioasq_beir, pubmedqa, evidence_inference and rct. Raises `CpqaError`."
     data, questions, pmids, texts = Path(data), set[str](), set[str](), set[str]()
     documents, corpus = dict[str, str](), dict[str, Document]()
     if (folder := data/'bioasq_beir').is_dir():
@@ -56,6 +61,9 @@ def reserved(data: str | Path, rounds: Iterable[int] = TRAINED) -> Reserved:
             pmids.add(q.id)
             documents.setdefault(q.id, 'it is of the test set of PubMedQA')
             texts |= _forms(q.question, ' '.join(q.context.split()))
+    if (folder := data/'evidence_inference').is_dir():
+        for d in _abstracts_of(data/'rct', {a for a in read_marked(folder).articles if part_of(a) == 'test'}):
+            corpus[d.id], documents[d.id] = d, 'its article is of the test half of Evidence Inference'
     for id in documents.keys() & corpus.keys(): texts |= _forms(corpus[id].title, corpus[id].text)
     return Reserved(frozenset(questions), frozenset(pmids), documents, frozenset(texts))
 

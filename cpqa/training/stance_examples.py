@@ -307,13 +307,14 @@ def _general(path: Path) -> list[StanceExample]:
     return [StanceExample(r[1], InContext(r[0]), None, ways[r[2]], 'general') for r in rows
             if len(r) == 3 and r[2] in ways and min(len(r[0]), len(r[1])) > 10]
 
-def _fit_claims(data: Path, path: Path) -> tuple[list[tuple[WrittenClaim, InContext]], int]:
-    "The claims whose document may be trained on, with their sentences; and how many others."
+def _fit_claims(data: Path, path: Path, aside: set[str]) -> tuple[list[tuple[WrittenClaim, InContext]], int]:
+    "The claims whose document may be trained on and is of no article kept aside, with their sentences; and how many others."
     kept_back, claims = reserved(data, STANCE_ROUNDS).documents, read_claims(path)
     fit = [c for c in claims if c.document not in kept_back]
     wanted = {(c.source, c.document) for c in fit}
     documents = {(s, d.id): d for s in sorted({c.source for c in fit}) for d in read_beir(next((data/s).glob('corpus.jsonl*')))
                  if isinstance(d, Document) and (s, d.id) in wanted}
+    fit = [c for c in fit if (d := documents.get((c.source, c.document))) is None or d.pmcid not in aside]
     return with_sentences(fit, documents), len(claims) - len(fit)
 
 # %% ../../nbs/training/stance_examples.ipynb #632bb2a7
@@ -328,21 +329,20 @@ def stance_material(
     if missing := [f'{folder} for {s}' for s, folder in STANCE_SOURCES.items() if s in sources and not (data/folder).is_dir()]:
         raise ExamplesError(f'{data} holds no folder {missing[0]}: put it there, or leave that source out')
     dev, tests, found = set[str](), set[str](), list[TrialFinding]()
-    if 'trials' in sources or 'made' in sources:
-        everything = [read_marked(data/name) for name in _MARKED if (data/name).is_dir()]
+    if everything := [read_marked(data/name) for name in _MARKED if (data/name).is_dir()]:
         tests = {a for a in everything[0].articles if part_of(a) == 'test'}
         found = [t for m in everything for t in trial_findings(m, lambda article: article not in tests)] if 'trials' in sources else []
-        dev = articles_set_aside(everything, tests, dev_articles) if 'trials' in sources else set()
+        dev = articles_set_aside(everything, tests, dev_articles)
     cancer = _cancer_articles(data/'rct'/'cancer_fulltext.tar.gz') if 'made' in sources else set()
     comparisons = prompted_comparisons(data/'rct'/'prompts.jsonl.gz', cancer | tests | dev) if 'made' in sources else []
-    rows, reserved_claims = _fit_claims(data, Path(claims)) if 'claims' in sources else ([], 0)
+    rows, reserved_claims = _fit_claims(data, Path(claims), dev) if 'claims' in sources else ([], 0)
     return StanceMaterial(
         comparisons, [t for t in found if t.article not in dev], [t for t in found if t.article in dev],
         yes_no_examples(data) if 'yes-no' in sources else [],
         [r for r in rows if r[0].part != 'dev'], [r for r in rows if r[0].part == 'dev'],
         _general(data/'entailment'/'conjnli_train_15k.tsv') if 'general' in sources else [],
         {'articles of Evidence Inference: of the test half': len(tests), 'articles on cancer in full text: for the made part': len(cancer),
-         'claims beside a document that is reserved': reserved_claims})
+         'claims beside a document that is reserved or kept aside': reserved_claims})
 
 # %% ../../nbs/training/stance_examples.ipynb #9f6b0bed
 class StanceMix(Record, frozen=True):
