@@ -1,11 +1,11 @@
 """Does `cpqa ask` answer with every kind of language model over a real library?
 
-    python benchmarks/llm_ways.py LIBRARY [--questions 10]
+    python benchmarks/llm_ways.py LIBRARY [--questions 10] [--gguf FILE]
 
 LIBRARY is one of bioasq_beir's corpus. Each kind is asked the same questions of BioASQ's round 10, drawn with a fixed seed, by the command
 itself: Claude's and OpenAI's SDKs speak HTTP to a server on 127.0.0.1, whose model copies the first sentence of the first passage and
-invents a second claim; the local model is a Llama of a few weights that says one text. So this is a test of the way, end to end, and says
-nothing about how well a model answers.
+invents a second claim; the local models are a Llama of a few weights that says one text, and a T5 with weights at random. So this is a test
+of the way, end to end, and says nothing about how well a model answers. FILE is a model that llama.cpp runs, a real one for instance.
 
 `errors` are commands that failed; `sound` answers hold the copied claim and mark the invented one; `declined` had too thin evidence, or the
 copied sentence was refused as well; `asked` is how often the model was asked.
@@ -24,6 +24,7 @@ from common import bioasq_questions, save
 
 from cpqa.testing.model_server import LLMServer
 from cpqa.core.llm_local import toy_llama
+from cpqa.testing.tiny_models import tiny_t5
 
 KEY = 'sk-ant-not-a-real-key-0123456789abcdef'
 TEXT = '{"claims": [], "status": "unknown"}'   # of the local model, which can say no other
@@ -56,24 +57,26 @@ def summed(answers: list[dict | None]) -> dict:
             'declined': sum(a['abstained'] for a in there), 'asked': sum(a['usage'].get('calls', 0) for a in there)}
 
 
-def main(library: str, n: int):
+def main(library: str, n: int, gguf: str | None):
     questions = random.Random(0).sample([q['text'] for q in bioasq_questions() if q['batch'].startswith('10')], n)
     with tempfile.TemporaryDirectory() as folder, LLMServer(copying, key=KEY) as server:
         local = toy_llama(Path(folder) / 'toy', TEXT, window=8192)
         ways = {'none': ('none', {}), 'anthropic:MODEL': ('anthropic:toy', {'ANTHROPIC_API_KEY': KEY, 'ANTHROPIC_BASE_URL': server.url}),
                 'openai:MODEL': ('openai:toy', {'OPENAI_API_KEY': KEY, 'OPENAI_BASE_URL': f'{server.url}/v1'}),
-                'openai:MODEL@URL': (f'openai:toy@{server.url}/v1', {'CPQA_LLM_KEY': KEY}), 'local:PATH': (f'local:{local}', {})}
+                'openai:MODEL@URL': (f'openai:toy@{server.url}/v1', {'CPQA_LLM_KEY': KEY}), 'local:PATH': (f'local:{local}', {}),
+                'local:T5': (f'local:{tiny_t5(Path(folder) / "t5")}', {}), **({'local:FILE.gguf': (f'local:{gguf}', {})} if gguf else {})}
         rows = {}
         for way, (name, env) in ways.items():
             rows[way] = summed([asked(q, library, name, env) for q in questions])
             print(way, rows[way], file=sys.stderr, flush=True)
-    save('llm_ways', {'library': Path(library).name.rpartition('-')[0], 'ways': rows},
-         ('cpqa', 'anthropic', 'openai', 'transformers', 'torch'))
+    save('llm_ways', {'library': Path(library).name, 'gguf': gguf and Path(gguf).name, 'ways': rows},
+         ('cpqa', 'anthropic', 'openai', 'transformers', 'torch', 'xllamacpp'))
 
 
 if __name__ == '__main__':
     p = argparse.ArgumentParser()
     p.add_argument('library')
     p.add_argument('--questions', type=int, default=10)
+    p.add_argument('--gguf', help='a file of llama.cpp to ask as well')
     a = p.parse_args()
-    main(a.library, a.questions)
+    main(a.library, a.questions, a.gguf)

@@ -1,6 +1,7 @@
 """Is a language model right as a second reader, on claims that people labelled and on statements made from trials?
 
     python benchmarks/second_reader.py --llm openai:NAME@http://127.0.0.1:8081/v1 [--pairs 200] [--minutes 60] [--record FILE]
+    python benchmarks/second_reader.py --as-in second_reader            what the model said then, beside the checks of today
 
 So many pairs of each set, drawn with a fixed seed, in turn from each label: claims beside quotes of HealthVer's dev set (Supports, Refutes,
 Neutral), statements beside the lines of NLI4CT's dev set that people marked (Entailment, Contradiction), and true and false statements made
@@ -12,10 +13,11 @@ none) and whether each check confirms (1), in the order drawn. Neither HealthVer
 Inference it was fitted on the other half.
 """
 import argparse
+import json
 import random
 import time
 
-from common import DATA, PACKAGES, quantiles, save
+from common import DATA, PACKAGES, ROOT, quantiles, save
 from stance import healthver, nli4ct
 
 from cpqa.answering.replies import ReplyError
@@ -59,13 +61,9 @@ def timed(of, *args):
     return of(*args), time.perf_counter() - start
 
 
-def read(llm, checks: dict[str, ClaimSupport], pairs: list[tuple[str, str, str]], until: float) -> dict:
+def read(verdict, checks: dict[str, ClaimSupport], pairs: list[tuple[str, str, str]], until: float) -> dict:
     gold, said, seconds = [], [], {who: [] for who in ('model', *checks)}
     holds: dict[str, list[bool]] = {who: [] for who in checks}
-
-    def verdict(*pair) -> str:
-        try: return second_opinion(llm, *pair).verdict
-        except (LLMError, ReplyError): return ''
     for claim, quote, label in pairs:
         if time.monotonic() > until: break
         gold.append(label)
@@ -93,19 +91,42 @@ def read(llm, checks: dict[str, ClaimSupport], pairs: list[tuple[str, str, str]]
             'seconds': {who: quantiles(some) for who, some in seconds.items()}}
 
 
+def asking(llm):
+    "The verdict of a model; '' where it has none."
+    def verdict(*pair) -> str:
+        try: return second_opinion(llm, *pair).verdict
+        except (LLMError, ReplyError): return ''
+    return verdict
+
+
+def again(said: str):
+    "The verdicts that stand in a result, in their order."
+    words, letters = {v[0]: v for v in VERDICTS}, iter(said)
+    return lambda *pair: words.get(next(letters), '')
+
+
 def main(a):
-    llm, until = language_model(a.llm, timeout=600, record=a.record), time.monotonic() + 60 * a.minutes
+    until, before = time.monotonic() + 60 * a.minutes, {}
+    if a.as_in: before = json.loads((ROOT / 'benchmarks' / 'results' / f'{a.as_in}.json').read_text())
+    else: llm = language_model(a.llm, timeout=600, record=a.record)
+    if before: a.pairs, a.name, a.save_as, a.recorded_replies = before['wanted of each'], before['model'], a.as_in, True
     checks = {'check': ClaimSupport(EmbeddedEncoder()), 'rules': ClaimSupport()}
     checks['check'].check('Tea helps.', 'Tea helped.')   # loads what it reads with
-    result = {name: read(llm, checks, in_turn(pairs, a.pairs), until) for name, pairs in every().items()}
+    of_set = lambda name: again(before[name]['pair by pair']['model']) if before else asking(llm)
+    result = {name: read(of_set(name), checks, in_turn(pairs, len(before[name]['pair by pair']['model']) if before else a.pairs), until)
+              for name, pairs in every().items()}
     if a.recorded_replies:
-        for found in result.values(): found.get('seconds', {}).pop('model', None)
+        for name, found in result.items():
+            found.get('seconds', {}).pop('model', None)
+            if asked := before.get(name, {}).get('seconds', {}).get('model'): found['seconds']['model'] = asked
+    if before: result['the model was asked'] = before.get('the model was asked') or {k: before[k] for k in ('command', 'date', 'versions')}
     save(a.save_as, {'model': a.name, 'seed': SEED, 'wanted of each': a.pairs, **result}, (*PACKAGES, 'openai', 'xllamacpp'))
 
 
 if __name__ == '__main__':
     p = argparse.ArgumentParser()
-    p.add_argument('--llm', required=True)
+    p.add_argument('--llm')
+    p.add_argument('--as-in', help='a result in benchmarks/results whose verdicts of the model are taken again')
     p.add_argument('--name', default='', help='of the model, for the result file')
     p.add_argument('--pairs', type=int, default=200)
     p.add_argument('--minutes', type=float, default=60)

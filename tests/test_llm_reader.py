@@ -12,6 +12,7 @@ from cpqa.answering.direction import direction
 from cpqa.answering.question_kinds import kind_of
 from cpqa.answering.model_reader import ALONE, NO_ANSWER, AdaptiveReader, LLMReader, against_itself, carried, counted
 from cpqa.answering.prompts import PROMPTS
+from cpqa.answering.replies import NO_LABEL
 from cpqa.answering.readers import Gathered
 from cpqa.core.errors import CpqaError
 from cpqa.core.llm import KINDS, Completion, LLMError, Recorded, Replayed
@@ -324,7 +325,7 @@ def test_it_streams_words_and_fits_the_schema():
     model = Scripted(good(SOUND, label='yes'))
     LLMReader(model).read(Gathered(QUESTION, FOUND, SHELF, 'yesno', on_text=heard.append))
     assert ''.join(heard).strip() == SOUND['text'] and len(heard) > 3
-    assert model.asked[0][1]['properties']['label']['enum'] == ['yes', 'no', 'maybe', 'none']
+    assert model.asked[0][1]['properties']['label']['enum'] == ['yes', 'no', 'maybe', NO_LABEL]
 
 
 def test_a_recording_gives_the_same_answer_and_lacks_nothing_in_silence(tmp_path):

@@ -51,6 +51,7 @@ class Prompt(Record, frozen=True):
     fields: tuple[str, ...] = ()
     most: int = 0                      # documents at most; 0: as many as fit
     by_evidence: bool = False
+    numbered: str = ''                 # what documents are called, with their number: 'doc' gives doc1, doc2; '': they are a list
 
     def schema(self, kind: AnswerKind, options: Options = None) -> dict[str, Any]:
         "The JSON Schema of a reply. Raises `CpqaError` for a choice without options."
@@ -93,7 +94,7 @@ def narrowed(schema: Mapping[str, Any], ids: Sequence[str], least: int = 0) -> d
     "The schema of a reply that may name these `ids` only, and makes `least` claims or more; unchanged where nothing is shown."
     parts, one = dict(schema['properties']), {'type': 'string', 'enum': [*ids]}
     if not ids: return dict(schema)
-    if 'used_PMIDs' in parts: parts['used_PMIDs'] = {'type': 'array', 'items': one}
+    if 'used_PMIDs' in parts: parts['used_PMIDs'] = {'type': 'array', 'items': one, 'maxItems': len(ids)}
     if 'claims' in parts:
         claim = {**_CLAIM, 'properties': {**_CLAIM['properties'], 'pmid': one}}
         parts['claims'] = {'type': 'array', 'items': claim, 'maxItems': _MOST_CLAIMS} | ({'minItems': least} if least else {})
@@ -144,15 +145,16 @@ _PASSAGES = Prompt(
     _ASKS, ('claims', 'status'), 'passages', ('pmid', 'title', 'year', 'journal', 'type', 'section', 'route', 'source', 'text'))
 
 _STUHLMANN = Prompt(
-    'stuhlmann', 'Stuhlmann et al., Figure 2: a reply with response and used_PMIDs, from the ten documents that were reranked best. Ours '
-                 'gives short results a field of their own, and is laid out otherwise: question and documents stand in one JSON object, '
-                 'these as a list and not as doc1, doc2; they warn of no orders in a document, we do',
+    'stuhlmann', 'Stuhlmann et al., Figure 2: a reply with response and used_PMIDs, from the ten documents that were reranked best, '
+                 'which are doc1, doc2. Ours has short results in a field of their own, question and documents in one JSON object, a way to '
+                 'decline, and warns of orders in a document',
     'You are an assistant who puts together answers to medical questions from scientific documents, the most relevant first. Use only '
     'what the documents say. '
     'Think step by step before you answer, and be as accurate as you can. The answer goes into "response", the PMIDs of all the '
     'documents it rests on into "used_PMIDs". '
     'Where they do not answer the question, leave "used_PMIDs" empty. ' + _DATA + _REPLY,
-    _ASKS, ('response', 'used_PMIDs'), 'documents', ('PMID', 'title', 'content', 'relevance_score'), most=10, by_evidence=True)
+    _ASKS, ('response', 'used_PMIDs'), 'documents', ('PMID', 'title', 'content', 'relevance_score'), most=10, by_evidence=True,
+    numbered='doc')
 
 # %% ../../nbs/answering/prompts.ipynb #6b568188
 _ADAPTIVE = Prompt(
@@ -188,7 +190,7 @@ def shown(prompt: Prompt, evidence: Sequence[Evidence], documents: Mapping[str, 
     chosen = _chosen(prompt, evidence, documents)
     sound = [c for c in chosen if not (c[0].void or c[1] and c[1].retracted)]
     values = [_told(*c) for c in sound[:prompt.most or None]]
-    told = [{k: v[k] for k in prompt.fields if v.get(k) not in (None, '')} for v in values]
+    told = [{k: v[k] for k in prompt.fields if prompt.numbered and k in v or v.get(k) not in (None, '')} for v in values]
     return told, len(chosen) - len(sound)
 
 # %% ../../nbs/answering/prompts.ipynb #faae8c1b
@@ -241,7 +243,8 @@ def fitted(
     data = {'question': plain_text(question, 'question')} | (
         {'options': {k: plain_text(v, 'option') for k, v in options.items()}} if kind == 'choice' else {})
     name = 'passages' if prompt.context == 'passages' else 'documents'
-    with_first = lambda n: _messages(prompt, kind, schema, data | ({name: told[:n]} if prompt.context != 'none' else {}))
+    named = lambda some: {f'{prompt.numbered}{i}': t for i, t in enumerate(some, 1)} if prompt.numbered else some
+    with_first = lambda n: _messages(prompt, kind, schema, data | ({name: named(told[:n])} if prompt.context != 'none' else {}))
     taken = lambda messages: sum(count(m.content) + _TURN for m in messages) + count(json.dumps(schema))
     room, alone = window - max_tokens, taken(with_first(0))
     if alone > room:

@@ -117,7 +117,7 @@ def labelled(kind: AnswerKind, options: Options = None) -> dict[str, str]:
     return {chr(65 + i): str(text) for i, text in enumerate(options)}
 
 # %% ../../nbs/answering/replies.ipynb #7f565666
-NO_LABEL = 'none'
+NO_LABEL, _NO_LABELS = 'cannot say', ('cannot say', 'none')
 
 def _key(text: str) -> str: return ' '.join(re.findall(r'[^\W_]+|[<>=+%±≤≥-]', text.casefold()))
 
@@ -130,7 +130,7 @@ def read_label(written: str, options: Mapping[str, str]) -> str:
         _key(re.sub(rf'^\W*{re.escape(k)}[\s.:)\]-]+', '', bare, flags=re.I)))]
     found = named or texts
     if len(found) == 1: return found[0]
-    if bare.casefold() == NO_LABEL: return ''
+    if bare.casefold() in _NO_LABELS: return ''
     raise ReplyError('no label', f'the label is not one of {", ".join(options)}, nor {NO_LABEL}')
 
 # %% ../../nbs/answering/replies.ipynb #012c3f2e
