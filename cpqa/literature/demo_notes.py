@@ -23,8 +23,8 @@ PUBLISHERS = {id: f'Page of {name}, as MedQuAD collected it, not a paper' for id
     'CDC': 'the US Centers for Disease Control and Prevention'}.items()}
 
 class DemoNote(Record, frozen=True):
-    "An evidence note: what the paper of this PMID found, in our own words."
-    id: str
+    "An evidence note: what a paper or a page says, in our own words."
+    id: str                        # a PMID; of a second note on a paper its PMCID; of a page its publisher, number and part
     title: str
     text: str
     cancer: str
@@ -33,10 +33,11 @@ class DemoNote(Record, frozen=True):
     mesh: tuple[str, ...] = ()
     kind: str = ''                 # of study, as in `STUDY_KINDS`; '' where it is not known
     url: str = ''                  # of a page that is no paper
+    pmid: str = ''                 # of the paper, where the id is another
 
     def document(self) -> Document:
         "The note as a document, to be indexed and quoted."
-        return Document(id=self.id, title=self.title, text=self.text, year=self.year, source='demo note', link=self.url,
+        return Document(id=self.id, title=self.title, text=self.text, year=self.year, source='demo note', link=self.url, pmid=self.pmid,
                         journal=PUBLISHERS.get(self.id.partition('-')[0], ''),
                         publication_types=(type_of_kind(self.kind),) if self.kind else (),
                         mesh=tuple(MeshHeading(MeshTerm(name)) for name in self.mesh))
@@ -45,5 +46,5 @@ class DemoNote(Record, frozen=True):
 DEMO_FILE = Path(str(files('cpqa'))) / 'data' / 'demo_notes.jsonl'
 
 def demo_notes() -> list[DemoNote]:
-    "The evidence notes that come in the package, in the order of their PMIDs, and then pages."
+    "The evidence notes that come in the package, in the order of their PMIDs, second ones on a paper, and then pages."
     return [msgspec.json.decode(line, type=DemoNote) for line in DEMO_FILE.read_bytes().splitlines()]
