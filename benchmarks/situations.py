@@ -3,7 +3,8 @@
     python benchmarks/situations.py [--write]
 
 benchmarks/labels/situations.tsv: our patients' questions that are learnt from, by their ids, and 300 that one session of a language model
-wrote, 60 for each situation and 60 that only sound like one. Sessions that knew nothing of the program marked the first. What is told is of
+wrote, 60 for each of the first four situations and 60 that only sound like one, and 350 more by another for `mixing`, `children` and `side
+effect`, half of which only sound like them. Sessions that knew nothing of the program marked the first. What is told is of
 questions left out in ten parts, of the real ones apart. For `dying`, phrases that tell of a danger (danger*.tsv) count as none, and of them
 the half that was left out is told as well. `--write` puts the weights into cpqa/data/situations.json.
 """
@@ -23,7 +24,7 @@ from cpqa.retrieval.encoder_contracts import directions
 from cpqa.retrieval.encoders import EmbeddedEncoder
 
 FILE, SOFT, PARTS = ROOT / 'cpqa' / 'data' / 'situations.json', 10, 10
-BARS = {'stopping': .5, 'sign': .2, 'side effect': .3, 'dying': .3}
+BARS = {'stopping': .5, 'sign': .2, 'side effect': .3, 'mixing': .3, 'children': .3, 'dying': .3}
 
 
 def learnt(x: np.ndarray, y: np.ndarray) -> LogisticRegression: return LogisticRegression(C=SOFT, max_iter=3000).fit(x, y)
