@@ -19,6 +19,7 @@ from io import StringIO
 from typing import Any
 from urllib.parse import quote as percent_encoded
 
+from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
@@ -205,12 +206,21 @@ def detail_lines(answer: Answer) -> list[str]:
 
 # %% ../nbs/display.ipynb #f395a2b0
 _PEOPLE = ('People who answer such questions free of charge:',
+           'those who treat you or the person you care for, and for medicines and supplements a pharmacist;',
            'in the US the National Cancer Institute (1-800-422-6237, cancer.gov);',
            'in the UK Macmillan Cancer Support (0808 808 00 00) and the NHS (nhs.uk);',
-           'elsewhere the cancer society of your country;',
-           'and those who treat you or the person you care for.')
+           'elsewhere the cancer society of your country.')
 _LARGER = 'A larger library may hold more; PubMed itself is asked by --source pubmed.'
-_NEAREST = 'The nearest titles, which may be about something else:'
+_NEAREST = 'The nearest titles, some of which may be about something else:'
+_EITHER = 'Nothing found here answers this part well enough either.'
+
+def _parts(answer: Answer) -> list[Answer]:
+    "The answer, and those to further parts of the question; the words of a refusal are not said twice."
+    every, said = list[Answer](), set[str]()
+    for one in (answer, *answer.further):
+        every.append(replace(one, response=_EITHER) if one.abstained and one.response in said else one)
+        said |= {one.response} if one.abstained else set()
+    return every
 
 def people_lines(answers: Sequence[Answer]) -> list[str]:
     "Where a person is answered, if one of the answers is a refusal that promises no papers."
@@ -259,7 +269,7 @@ def _one_answer(answer: Answer, details: bool, people: Sequence[str]) -> list[An
         said = [f'- {claim_line(c, answer.citations)}' for c in answer.claims if details or any(c.holds for c in answer.claims)]
         blocks.append(Text('\n'.join([claims_head(answer.claims), *said]) + '\n'))
     if answer.abstained: blocks += [*_terms(answer), *[Text('\n- '.join(people))] * bool(people)]
-    if near := nearest_lines(answer): blocks.append(Text(f'\n{_NEAREST}'))
+    if near := nearest_lines(answer): blocks.append(Text('\n' * bool(people) + _NEAREST))
     blocks += [text for n, found in enumerate(near or found_lines(answer), 1) for text in _source_text(f'{n}.', *found)]
     blocks += _sources(answer)
     gap = '\n' * bool(near or answer.citations or 'evidence' in answer.told)
@@ -274,7 +284,7 @@ def answer_text(answer: Answer, details: bool = False) -> Group:
     "An answer as a rich renderable: first words if need be, question, result, response, claims, numbered sources, and the notes."
     if answer.kind == 'help': return Group(*[Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first))   # these words alone
     blocks: list[Any] = [Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first)
-    every = (answer, *answer.further)
+    every = _parts(answer)
     blocks += [Text(f'Note: {plain(note)}', style='bold') for one in every for note in one.notes]
     for one in every: blocks += _one_answer(one, details, people_lines([one]) if one is _refused(every) else ())
     if more := next_lines(every): blocks.append(Text('\n' + '\n'.join(more)))
@@ -342,7 +352,7 @@ _CARD = '<div class="cpqa-answer" style="max-width: 46em; overflow-wrap: anywher
 def answer_html(answer: Answer) -> str:
     "An answer as HTML: everything escaped, links only to https addresses, no colours."
     if answer.kind == 'help': return _CARD + _lines_html([answer.first], strong=True) + '</div>'   # these words alone
-    every = (answer, *answer.further)
+    every = _parts(answer)
     shown = (_one_html(one, people_lines([one]) if one is _refused(every) else ()) for one in every)
     notes = [f'Note: {note}' for one in every for note in one.notes]
     return (_CARD + _lines_html([*filter(None, [answer.first]), *notes], strong=True) + ''.join(shown) + _lines_html(next_lines(every))
@@ -380,7 +390,7 @@ def answer_markdown(answer: Answer, details: bool = False) -> str:
     "An answer as CommonMark: what documents and models wrote is escaped, links only to https addresses."
     first = [f'**{_md(answer.first)}**'] if answer.first else []
     if answer.kind == 'help': return ''.join(first)   # these words alone
-    every = (answer, *answer.further)
+    every = _parts(answer)
     shown = (_one_markdown(one, details, people_lines([one]) if one is _refused(every) else ()) for one in every)
     blocks = [*first, *(f'**Note: {_md(note)}**' for one in every for note in one.notes), *(block for blocks in shown for block in blocks),
               *map(_md, next_lines(every)), f'*Searched: {_md(answer.library)}. {_md(answer.note)}*']
