@@ -4,16 +4,17 @@
     python benchmarks/teach_stance.py DIR --teacher FOLDER --out TAUGHT       on a GPU: a large network learns, a small one from it
     python benchmarks/taught_stance.py ship DIR TAUGHT [--out FOLDER]         the network with its card
 
-It begins as the network in the package, which train_stance.py made of the same sources on two cores. Pairs are drawn anew for each epoch as
-there: made findings with claims on them, marked sentences of Evidence Inference and others of the same article, questions of BioASQ and
-PubMedQA, claims that were written beside sentences. Then there are claims as a small careless model writes them
+It begins as a network that train_stance.py made of the same sources on two cores (before: 815a80925d4d). Pairs are drawn anew for each
+epoch as there: made findings with claims on them, marked sentences of Evidence Inference and others of the same article, those of BioASQ
+and PubMedQA, claims that were written beside sentences. Then there are claims as a small careless model writes them
 (claims_like_models.tsv), and claims as people tell them (claims_as_told.tsv): written by sessions of a language model from the title of a
 paper alone, without its text, and put beside sentences that a search found for them; what each sentence says of the claim other sessions
 judged, who knew no more than the two. What nobody judged is read by the large network: questions on the prompts of 3,177 articles beside
-sentences of these, and claims as told beside further sentences. **The table of
-claims as told holds abstracts of 143 of the 200 test articles of Evidence Inference (860 rows): to be left out before the next training.**
-Nothing else is drawn from that half, the 55 articles
-kept aside, reserved documents, HealthVer or NLI4CT; the last two are carried along to be told figures of.
+sentences of these, and claims as told beside further sentences. Nothing is drawn from the test half of Evidence Inference, its abstracts
+in PubMed among them, the 55 articles kept aside, reserved documents, HealthVer or NLI4CT; the last two are carried along to be told figures
+of. A network of November 27 had learnt from 860 claims beside abstracts of that half: the one that ships began anew without them, and its
+pairs are those drawn then, less 7,427 that share six words with such an abstract or one of the 55. The large network whose odds it learnt
+had read them.
 """
 import argparse
 import gzip
