@@ -75,6 +75,7 @@ def summed(rows: list[dict]) -> dict:
             'evidence held one': len(held), 'without an answer though evidence held one': sum(r['abstained'] for r in held),
             'too thin for cpqa ask': sum(r['thin'] for r in rows),
             'of these, evidence held one': sum(r['thin'] and r['shown'] for r in rows),
+            'too thin or without an answer, evidence held one': sum(r['thin'] or r['abstained'] for r in held),
             'claims': sum(r['claims'] for r in rows), 'claims confirmed': sum(r['held'] for r in rows),
             'claims shown twice': sum(r['twice'] for r in rows), 'papers right': sum(r['right paper'] for r in rows),
             'labels right': sum(labels), 'labels': len(labels), 'asked once more': sum(r['tries'] > 1 for r in rows),
