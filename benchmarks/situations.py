@@ -4,7 +4,8 @@
 
 benchmarks/labels/situations.tsv: our patients' questions that are learnt from, by their ids, and 300 that one session of a language model
 wrote, 60 for each of the first four situations and 60 that only sound like one, and 350 more by another for `mixing`, `children` and `side
-effect`, half of which only sound like them. Sessions that knew nothing of the program marked the first. What is told is of
+effect`, half of which only sound like them (ids that begin with j and one of LATER: nobody looked for the other situations in them, which
+are not learnt from them). Sessions that knew nothing of the program marked the first. What is told is of
 questions left out in ten parts, of the real ones apart. For `dying`, phrases that tell of a danger (danger*.tsv) count as none, and of them
 the half that was left out is told as well. `--write` puts the weights into cpqa/data/situations.json.
 """
@@ -24,6 +25,7 @@ from cpqa.retrieval.encoder_contracts import directions
 from cpqa.retrieval.encoders import EmbeddedEncoder
 
 FILE, SOFT, PARTS = ROOT / 'cpqa' / 'data' / 'situations.json', 10, 10
+LATER, OF_LATER = ('ma', 'mb', 'ca', 'cb', 'sa', 'sb'), ('side effect', 'mixing', 'children')
 BARS = {'stopping': .5, 'sign': .2, 'side effect': .3, 'mixing': .3, 'children': .3, 'dying': .3}
 
 
@@ -42,14 +44,16 @@ def main():
     for name, bar in BARS.items():
         every = np.concatenate([x, others]) if name == 'dying' else x
         n = len(every)
+        earlier = [not r['id'].startswith(tuple('j' + s for s in LATER)) for r in rows]
+        marked = np.array([name in OF_LATER or one for one in earlier] + [True] * (n - len(rows)))
         y, p = np.array([name in r['situations'].split(', ') for r in rows] + [False] * (n - len(rows))), np.zeros(n)
         for k in range(PARTS):
             here = part[:n] == k
-            p[here] = learnt(every[~here], y[~here]).predict_proba(every[here])[:, 1]
-        models[name] = learnt(every, y)
+            p[here] = learnt(every[~here & marked], y[~here & marked]).predict_proba(every[here])[:, 1]
+        models[name] = learnt(every[marked], y[marked])
         figures = lambda some: {'questions': int(some.sum()), 'there': int(y[some].sum()), 'told': int((p[some] >= bar).sum()),
                                 'rightly': int((y & (p >= bar))[some].sum()), 'auroc': round(auroc(p[some & y], p[some & ~y]), 4)}
-        told[name], written[name] = figures(real[:n]), figures(~real[:n] & (np.arange(n) < len(rows)))
+        told[name], written[name] = figures(real[:n]), figures(~real[:n] & marked & (np.arange(n) < len(rows)))
     of_danger = p[len(rows):]   # dying is the last
     of_kind = {k: np.array([r['kind'] == k for r in dangers]) for k in kinds}
     wrongly = {k: [int((of_danger[some] >= bar).sum()), int(some.sum())] for k, some in of_kind.items()}
