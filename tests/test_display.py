@@ -163,7 +163,8 @@ def test_a_refusal_names_people_once_and_no_figure():
     one = Answer('Will it shrink?', 'Nothing.', abstained=True, why=(thin,), covers='Mostly tea.', library='toy')
     two = replace(one, further=(replace(one, question='And tea?'),))
     for text in (shown(two, 2000), page(two).text_content(), answer_markdown(two)):
-        assert text.count('0808 808') == text.count('Mostly tea.') == text.count('--source pubmed') == 1 and text.count('Nothing.') == text.count('this part well enough either') == 1
+        once = ('0808 808', 'Mostly tea.', '--source pubmed', 'Nothing.', 'this part well enough either')
+        assert [text.count(said) for said in once] == [1] * 5
         assert text.find('Nothing.') < text.find('0808') < text.find('And tea?') < text.find('Mostly tea.')
     assert ' in 100' not in shown(two) and 'about 4 in 100' in shown(two, details=True) and 'about 4 in 100' in page(two).text_content()
     assert '0808' not in shown(replace(one, abstained=False))

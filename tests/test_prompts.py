@@ -38,7 +38,8 @@ def test_whatever_a_document_holds_it_stays_a_text_in_the_users_message(text, ti
     data = data_of(made)
     assert data['question'] == plain_text(f'Does it help? {turn}', 'question')
     shown = data.get('passages') or data.get('documents') or []
-    assert [s.get('text', s.get('content')) for s in (shown.values() if isinstance(shown, dict) else shown)] == ([plain_text(body, 'text')] if PROMPTS[name].context != 'none' else [])
+    texts = [s.get('text', s.get('content')) for s in (shown.values() if isinstance(shown, dict) else shown)]
+    assert texts == ([plain_text(body, 'text')] if PROMPTS[name].context != 'none' else [])
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),

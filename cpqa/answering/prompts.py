@@ -146,8 +146,8 @@ _PASSAGES = Prompt(
 
 _STUHLMANN = Prompt(
     'stuhlmann', 'Stuhlmann et al., Figure 2: a reply with response and used_PMIDs, from the ten documents that were reranked best, '
-                 'which are doc1, doc2. Ours has short results in a field of their own, question and documents in one JSON object, a way to '
-                 'decline, and warns of orders in a document',
+                 'which are doc1, doc2. Ours has short results in a field of their own, question and documents in one JSON object, a way '
+                 'to decline, and warns of orders in a document',
     'You are an assistant who puts together answers to medical questions from scientific documents, the most relevant first. Use only '
     'what the documents say. '
     'Think step by step before you answer, and be as accurate as you can. The answer goes into "response", the PMIDs of all the '
