@@ -1,5 +1,6 @@
 """Heads that stand on the first layers of a network in the package: what the programs that train them share."""
 import copy
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -34,11 +35,11 @@ def _number(node) -> np.ndarray | None:
     return None if a is None or b is None else a * b
 
 
-def _stored(kind: str) -> dict[str, np.ndarray]:
-    "The weights of a network in the package, under the names that transformers gives them, in 32 bits."
+def _stored(kind: str, folder: Path | None = None) -> dict[str, np.ndarray]:
+    "The weights of a network in the package, or in a folder, under the names that transformers gives them, in 32 bits."
     import openvino
     state = {}
-    for op in openvino.Core().read_model(shipped(kind) / 'model.xml').get_ordered_ops():
+    for op in openvino.Core().read_model((folder or shipped(kind)) / 'model.xml').get_ordered_ops():
         name, _, what = op.get_friendly_name().partition('/aten::')
         known = [n for i in range(op.get_input_size()) if (n := _number(op.input_value(i).get_node())) is not None]
         inside = name.partition('bert.')[2] or name.partition('__module.')[2]   # a head has no BERT around it
@@ -56,10 +57,10 @@ def all_layers(kind: str) -> dict:
     return {name: torch.tensor(np.array(value)) for name, value in _stored(kind).items() if name.startswith(('embeddings.', 'encoder.'))}
 
 
-def stored_network(kind: str) -> dict:
-    "The state of a whole network in the package: BERT under its name, and what stands around it."
+def stored_network(kind: str, folder: Path | None = None) -> dict:
+    "The state of a whole network in the package, or in a folder: BERT under its name, and what stands around it."
     place = lambda name: f'bert.{name}' if name.startswith(('embeddings.', 'encoder.')) else name
-    return {place(name): torch.tensor(np.array(value)) for name, value in _stored(kind).items()}
+    return {place(name): torch.tensor(np.array(value)) for name, value in _stored(kind, folder).items()}
 
 
 def stored_head(kind: str) -> dict:

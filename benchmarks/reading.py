@@ -311,15 +311,17 @@ FLOORS = {'least': .05, 'keep': .05, 'of_one': 3}   # a third sentence of the sa
 
 def learnt(rows: list[dict]) -> QuoteWeights:
     """Weights of the signs, from all sentences of the part to choose by: is one marked? The best of many sentences is likelier marked than
-    it looks by itself, so the intercept is moved until what is stated of first quotes is true of them, articles left out in turn."""
+    it looks by itself, so the intercept is moved until what is stated of first quotes is true of them, articles left out in turn.
+    A sign that would count against a sentence is left out."""
     from sklearn.linear_model import LogisticRegression
 
     some = [q for q in rows if q['rows']]
-    x_of = lambda q: np.array([[r['signs'][name] or 0.0 for name in LEARNT] for r in q['rows']])
+    x_of = lambda q: np.array([[r['signs'][name] or 0.0 for name in names] for r in q['rows']])
     fold = lambda q: zlib.crc32(q['article'].encode()) % FOLDS
     def fitted(part: list[dict]):
         return LogisticRegression().fit(np.concatenate([x_of(q) for q in part]), [r['marked'] for q in part for r in q['rows']])
-    best = []
+    names, best = LEARNT, []
+    while len(speak := tuple(name for name, w in zip(names, fitted(some).coef_[0]) if w > 0)) < len(names): names = speak
     for k in range(FOLDS):
         model = fitted([q for q in some if fold(q) != k])
         for q in (q for q in some if fold(q) == k):
@@ -328,7 +330,7 @@ def learnt(rows: list[dict]) -> QuoteWeights:
     odds, right = (np.array(v, float) for v in zip(*best))
     moved = min(np.arange(-1, 2, .05), key=lambda by: abs((1 / (1 + np.exp(-odds - by))).mean() - right.mean()))
     model = fitted(some)
-    weights = {name: round(float(w), 3) for name, w in zip(LEARNT, model.coef_[0])}
+    weights = {name: round(float(w), 3) for name, w in zip(names, model.coef_[0])}
     return msgspec.structs.replace(
         shipped_quote_weights('Is A better than B?', 'papers'), weights=weights, intercept=round(float(model.intercept_[0] + moved), 3),
         date=time.strftime('%Y-%m-%d'), **FLOORS,

@@ -106,7 +106,7 @@ def again(said: str):
 
 
 def main(a):
-    until, before = time.monotonic() + 60 * a.minutes, {}
+    until, before = time.monotonic() + 60 * a.minutes if a.llm else float('inf'), {}
     if a.as_in: before = json.loads((ROOT / 'benchmarks' / 'results' / f'{a.as_in}.json').read_text())
     else: llm = language_model(a.llm, timeout=600, record=a.record)
     if before: a.pairs, a.name, a.save_as, a.recorded_replies = before['wanted of each'], before['model'], a.as_in, True
@@ -119,6 +119,8 @@ def main(a):
         for name, found in result.items():
             found.get('seconds', {}).pop('model', None)
             if asked := before.get(name, {}).get('seconds', {}).get('model'): found['seconds']['model'] = asked
+    labels = lambda sets, name: sets[name]['pair by pair']['label']
+    if before and any(labels(result, name) != labels(before, name) for name in result): raise SystemExit(f'{a.as_in} is of other pairs')
     if before: result['the model was asked'] = before.get('the model was asked') or {k: before[k] for k in ('command', 'date', 'versions')}
     save(a.save_as, {'model': a.name, 'seed': SEED, 'wanted of each': a.pairs, **result}, (*PACKAGES, 'openai', 'xllamacpp'))
 
@@ -133,4 +135,6 @@ if __name__ == '__main__':
     p.add_argument('--recorded-replies', action='store_true', help='the seconds of the model say nothing and are left out')
     p.add_argument('--record')
     p.add_argument('--save-as', default='second_reader', metavar='NAME', help='of the result file')
-    main(p.parse_args())
+    a = p.parse_args()
+    if bool(a.llm) == bool(a.as_in): p.error('give --llm or --as-in')
+    main(a)

@@ -1,20 +1,21 @@
 """Makes the stance network that comes with cpqa: what it learns further from, and the finished form.
 
-    python benchmarks/taught_stance.py pairs DIR [--epochs 3]                 what is learnt from (two minutes)
+    python benchmarks/taught_stance.py pairs DIR [--epochs 3] [--begin FOLDER]    what is learnt from (two minutes)
     python benchmarks/teach_stance.py DIR --teacher FOLDER --out TAUGHT       on a GPU: a large network learns, a small one from it
     python benchmarks/taught_stance.py ship DIR TAUGHT [--out FOLDER]         the network with its card
 
-It begins as a network that train_stance.py made of the same sources on two cores (before: 815a80925d4d). Pairs are drawn anew for each
-epoch as there: made findings with claims on them, marked sentences of Evidence Inference and others of the same article, those of BioASQ
-and PubMedQA, claims that were written beside sentences. Then there are claims as a small careless model writes them
-(claims_like_models.tsv), and claims as people tell them (claims_as_told.tsv): written by sessions of a language model from the title of a
-paper alone, without its text, and put beside sentences that a search found for them; what each sentence says of the claim other sessions
-judged, who knew no more than the two. What nobody judged is read by the large network: questions on the prompts of 3,177 articles beside
-sentences of these, and claims as told beside further sentences. Nothing is drawn from the test half of Evidence Inference, its abstracts
-in PubMed among them, the 55 articles kept aside, reserved documents, HealthVer or NLI4CT; the last two are carried along to be told figures
-of. A network of November 27 had learnt from 860 claims beside abstracts of that half: the one that ships began anew without them, and its
-pairs are those drawn then, less 7,427 that share six words with such an abstract or one of the 55. The large network whose odds it learnt
-had read them.
+It begins as the network in FOLDER or the package; the one that ships as 815a80925d4d, which train_stance.py made of the same sources. Pairs
+are drawn anew for each epoch as there: made findings with claims on them, marked sentences of Evidence Inference and others of the same
+article, those of BioASQ and PubMedQA, claims that were written beside sentences. Then there are claims as a small careless model writes
+them (claims_like_models.tsv), and claims as people tell them (claims_as_told.tsv): written by sessions of a language model from the title
+of a paper alone, without its text, and put beside sentences that a search found for them; what each sentence says of the claim other
+sessions judged, who knew no more than the two.
+What nobody judged is read by the large network: questions on the prompts of 3,177 articles beside sentences of these, and claims as told
+beside further sentences. Nothing is drawn from the test half of Evidence Inference, its abstracts in PubMed among them, the 55 articles
+kept aside, reserved documents, HealthVer or NLI4CT; the last two are carried along to be told figures of. A network of November 27 had
+learnt from 860 claims beside abstracts of that half: the one that ships began anew without them, and its pairs are those drawn then, less
+7,427 that share some nine words in a row with such an abstract or one of the 55. The large network whose odds it learnt had read them,
+and 815a80925d4d 85 claims beside abstracts of 18 of the 55.
 """
 import argparse
 import gzip
@@ -61,9 +62,10 @@ USED = (
      ('claims', 'like_models', 'as_told')),
     (DataUsed('ConjNLI, training', 'MIT', 0, 'pairs of general sentences'), ('general',)),
     (DataUsed('what networks of 110 million weights say, taught by all of these', 'Apache-2.0', 0,
-              'of claims on prompts of trials beside sentences that nobody judged; their base is all-mpnet-base-v2'), ('open',)))
+              'of claims on prompts of trials beside sentences that nobody judged; their base is all-mpnet-base-v2. The one asked had '
+              'read 860 claims beside abstracts of the test half of Evidence Inference'), ('open',)))
 LEFT = ('HealthVer and NLI4CT, which state no licence: to test with alone', 'BioASQ, rounds 9 and 10, and PubMedQA\'s test half',
-        '55 articles, for the figures')
+        '55 articles, for the figures; the network that this began as had read 85 claims beside abstracts of 18 of them')
 OF_ARTICLE = 3, 3    # prompts of an article that nobody judged, and sentences near to each
 
 
@@ -130,7 +132,7 @@ def measured(material, others: dict) -> list[dict]:
     return out + [row(StanceExample(c, InContext(' '.join(s.split())), None, way, ''), kind, n) for c, s, way, kind, n in some]
 
 
-def pairs(out: Path, epochs: int):
+def pairs(out: Path, epochs: int, begin: Path | None):
     rng, material = random.Random(0), stance_material(DATA, LABELS / 'claims.tsv')
     beside = {name: stance_material(DATA, LABELS / f'claims_{name}.tsv', ('claims',)) for name in ('like_models', 'as_told')}
     rows = []
@@ -146,7 +148,7 @@ def pairs(out: Path, epochs: int):
     rows += [row(e, e.source, 0) for e in opened] + measured(material, {name: m.dev_claims for name, m in beside.items()})
     out.mkdir(parents=True, exist_ok=True)
     with lzma.open(out / 'pairs.jsonl.xz', 'wt', encoding='utf-8', preset=6) as f: f.writelines(json.dumps(r) + '\n' for r in rows)
-    torch.save({name: w.half() for name, w in stored_network('stance').items()}, out / 'begun.pt')
+    torch.save({name: w.half() for name, w in stored_network('stance', begin).items()}, out / 'begun.pt')
     torch.save(agreement(), out / 'truth.pt')
     shutil.copy(shipped('stance') / 'tokenizer.json', out)
     (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
@@ -160,11 +162,15 @@ def ship(folder: Path, taught: Path, out: Path):
     odd = network.load_state_dict(state, strict=False)
     if odd.unexpected_keys or set(odd.missing_keys) - {'bert.embeddings.position_ids'}: raise SystemExit(f'not the same network: {odd}')
     material = stance_material(DATA, LABELS / 'claims.tsv', ('trials', 'claims'))
+    left_out = Counter(material.left_out)
+    for name in ('like_models', 'as_told'):
+        beside = 'claims beside a document that is reserved or kept aside'
+        left_out[beside] += stance_material(DATA, LABELS / f'claims_{name}.tsv', ('claims',)).left_out[beside]
     tokenizer = Tokenizer.from_file(str(folder / 'tokenizer.json'))
     used = tuple(replace(u, n=sum(told['pairs'].get(k, 0) for k in kinds)) for u, kinds in USED)
     def prepared(figures=()):
-        left = (*(f'{n:,} {what}' for what, n in material.left_out.items() if n), *LEFT)
-        about = About('the stance network of cpqa before it, itself from all-MiniLM-L6-v2', 'Apache-2.0', 'Apache-2.0', used, left,
+        left = (*(f'{n:,} {what}' for what, n in left_out.items() if n), *LEFT)
+        about = About('a stance network of cpqa (815a80925d4d), itself from all-MiniLM-L6-v2', 'Apache-2.0', 'Apache-2.0', used, left,
                       tuple(figures), made_with(), ' '.join(['python', 'benchmarks/taught_stance.py', *sys.argv[1:]]), LIMITS)
         prepare_stance(network, tokenizer, out, 'w8', label='cpqa-stance', about=about)
     prepared()
@@ -179,9 +185,10 @@ def main():
     parser.add_argument('folder', type=Path)
     parser.add_argument('taught', type=Path, nargs='?')
     parser.add_argument('--epochs', type=int, default=3)
+    parser.add_argument('--begin', type=Path, help='a prepared stance network to begin as, in place of that in the package')
     parser.add_argument('--out', type=Path, default=ROOT / 'cpqa' / 'data' / 'models' / 'stance')
     a = parser.parse_args()
-    if a.what == 'pairs': pairs(a.folder, a.epochs)
+    if a.what == 'pairs': pairs(a.folder, a.epochs, a.begin)
     else: ship(a.folder, a.taught, a.out)
 
 

@@ -205,9 +205,9 @@ def detail_lines(answer: Answer) -> list[str]:
     return [line for line in (sure, *places) if line]
 
 # %% ../nbs/display.ipynb #f395a2b0
-_PEOPLE = ('People who answer such questions free of charge:',
+_PEOPLE = ('People who answer such questions:',
            'those who treat you or the person you care for, and for medicines and supplements a pharmacist;',
-           'in the US the National Cancer Institute (1-800-422-6237, cancer.gov);',
+           'free of charge, in the US the National Cancer Institute (1-800-422-6237, cancer.gov);',
            'in the UK Macmillan Cancer Support (0808 808 00 00) and the NHS (nhs.uk);',
            'elsewhere the cancer society of your country.')
 _LARGER = 'A larger library may hold more; PubMed itself is asked by --source pubmed.'
@@ -218,8 +218,8 @@ def _parts(answer: Answer) -> list[Answer]:
     "The answer, and those to further parts of the question; the words of a refusal are not said twice."
     every, said = list[Answer](), set[str]()
     for one in (answer, *answer.further):
-        every.append(replace(one, response=_EITHER) if one.abstained and one.response in said else one)
-        said |= {one.response} if one.abstained else set()
+        every.append(replace(one, response=_EITHER) if people_lines([one]) and one.response in said else one)
+        said |= {one.response} if people_lines([one]) else set()
     return every
 
 def people_lines(answers: Sequence[Answer]) -> list[str]:

@@ -101,6 +101,8 @@ def test_their_text_is_plain():
 def test_every_source_stands_in_the_data(beir, pqal, rct, pages):
     assert [n.id for n in NOTES if not n.url and not n.pmid and n.id not in beir and n.id not in pqal and n.id not in rct] == []
     assert [n.id for n in NOTES if n.pmid and (n.id, n.year) != tuple(rct[n.pmid]['metadata'][k] for k in ('pmcid', 'year'))] == []
+    kinds = {n.id: n.kind for n in NOTES}
+    assert [n.id for n in NOTES if n.pmid and (n.kind, n.mesh) != (kinds[n.pmid], ())] == []
     assert [n.id for n in NOTES if n.url and pages.get(page_of(n), ('',))[0] != n.url] == []
 
 
@@ -159,16 +161,18 @@ def test_every_passage_has_its_vector_in_the_package():
     assert (known.encode(texts[:20]) * before).sum(1).min() > .999
 
 
-LABELS = {   # pages for patients compare nothing, nor do observational studies that happen to be near
-    'Do people in clinical trials do any better than those who get ordinary treatment?': '',
-    'Are painless lumps in the neck more likely to be lymphoma than sore ones?': '',
-    'Is letrozole better than tamoxifen before surgery for breast cancer?': 'yes',
-    'Does axitinib with gemcitabine help more than gemcitabine alone in pancreatic cancer?': 'no'}
+COMPARED = (   # of six labels that notes gave two were wrong: quality of life was no different, and another trial added bevacizumab
+    'Is letrozole better than tamoxifen before surgery for breast cancer?',
+    'Does axitinib with gemcitabine help more than gemcitabine alone in pancreatic cancer?',
+    'Does olaparib delay relapse of ovarian cancer more than placebo?',
+    'Does chemotherapy before and after stomach cancer surgery help people live longer than surgery alone?',
+    'Does docetaxel added to chemotherapy after surgery prevent more relapses than chemotherapy alone in breast cancer?')
 
 
-@pytest.mark.parametrize(('question', 'label'), LABELS.items())
-def test_labels_come_from_notes_on_trials_alone(question, label):
-    assert CancerQA().ask(question).label == label
+@pytest.mark.parametrize('question', COMPARED)
+def test_notes_are_quoted_and_give_no_label(question):
+    answer = CancerQA().ask(question)
+    assert answer.citations and not answer.label and not answer.counts
 
 
 def test_a_comparison_is_not_answered_with_what_a_report_covers():

@@ -116,7 +116,9 @@ def test_a_reranker_that_misbehaves_leaves_an_answer(qa, scores):
     class Failing:
         def score(self, query, passages): return scores(passages)
         def describe(self): return qa.second('default').describe()
-    reader, given = QuotingReader(), Gathered('Does tea help adults more than water?', evidence, documents, encoder=qa.encoder)
+    weights = shipped_quote_weights('Does tea help?', 'papers')
+    reader = QuotingReader(weights=replace(weights, weights=weights.weights | {'sentence': 0.5}))   # those of the package go without it
+    given = Gathered('Does tea help adults?', evidence, documents, encoder=qa.encoder)
     answer = reader.read(given._replace(reranker=Failing()))
     assert answer.citations == reader.read(given).citations and 'the reranker failed on the sentences' in answer.notes[0]
 

@@ -66,7 +66,7 @@ SAID = {
     'mixing': 'Ask those who treat you or a pharmacist before you take anything beside a cancer treatment, herbs and vitamins too: some of '
               'them change how it works, and nobody will mind the question.',
     'children': 'Whether eggs or sperm can be kept for later is best asked before treatment begins: tell the team now that children '
-                'matter, even if it starts in days.',
+                'may be wanted, even if treatment starts within days.',
 }
 
 def situation_notes(told: Iterable[str]) -> list[str]:
