@@ -17,6 +17,7 @@ from cpqa.literature.study_kinds import STUDY_KINDS
 from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.retrieval.encoders import KnownVectors
 from cpqa.retrieval.encoders import EmbeddedEncoder
+from cpqa.answering.subject import of_another_stage, stages_named
 from cpqa.retrieval.vectors import embedded_text
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
@@ -167,6 +168,12 @@ COMPARED = (   # of six labels that notes gave two were wrong: quality of life w
     'Does olaparib delay relapse of ovarian cancer more than placebo?',
     'Does chemotherapy before and after stomach cancer surgery help people live longer than surgery alone?',
     'Does docetaxel added to chemotherapy after surgery prevent more relapses than chemotherapy alone in breast cancer?')
+
+
+@pytest.mark.parametrize('question', ['is stage 3 bowel cancer curable', 'stage 4 pancreatic cancer life expectancy no chemo'])
+def test_another_stage_is_not_quoted(question):
+    asked = stages_named(question)
+    assert not any(of_another_stage(asked, c.quote) for c in CancerQA().ask(question).citations)
 
 
 @pytest.mark.parametrize('question', COMPARED)

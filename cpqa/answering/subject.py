@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['cancers_named', 'kin', 'speaks_of_cancer', 'medicines', 'medicines_named', 'genes_named', 'of_another_gene',
-           'Subject', 'subject_of', 'on_kind', 'of_any_medicine', 'of_another_medicine', 'about_it']
+           'stages_named', 'of_another_stage', 'Subject', 'subject_of', 'on_kind', 'of_any_medicine',
+           'of_another_medicine', 'about_it']
 
 # %% ../../nbs/answering/subject.ipynb #5b1ec704
 import re
@@ -70,24 +71,44 @@ def of_another_gene(asked: frozenset[str], document: Document, sentence: str) ->
     told = genes_named(f'{document.title}. {sentence}')
     return bool(asked and told) and not asked & (told | genes_named(document.text))
 
+# %% ../../nbs/answering/subject.ipynb #5b1ec731
+_NUMBERS = {'0': 0, '1': 1, '2': 2, '3': 3, '4': 4, 'i': 1, 'ii': 2, 'iii': 3, 'iv': 4}
+_ONE = r'(?:[0-4]|iv|i{1,3})'
+_STAGE = re.compile(r'(?<!this )(?<!that )(?<!what )(?<!which )\bstages?[\s-]+'
+                    rf'({_ONE}[abc]?(?:\s*(?:,|or|and|to|[-–/])\s*{_ONE}[abc]?)*)(?![\w.])', re.I)
+_PARTS = ((re.compile(r'\bearly[\s-]+stages?\b', re.I), (0, 1, 2)), (re.compile(r'\b(?:late|advanced)[\s-]+stages?\b', re.I), (3, 4)))
+
+def stages_named(text: str) -> frozenset[int]:
+    "The stages of cancer, 0 to 4, that a text names; early ones are those up to 2."
+    found = {n for part, stages in _PARTS if part.search(text) for n in stages}
+    for m in _STAGE.finditer(bounded(text)):
+        named = [_NUMBERS[n.lower()] for n in re.findall(rf'(?<!\w){_ONE}(?=[abc]?(?!\w))', m[1], re.I)]
+        found |= {*range(min(named), max(named) + 1)} if re.search(r'\bto\b|[-–]', m[1]) else {*named}
+    return frozenset(found)
+
+def of_another_stage(asked: frozenset[int], sentence: str) -> bool:
+    "Does a sentence name stages, and none of those that were asked about?"
+    return bool(asked and (told := stages_named(sentence)) and not asked & told)
+
 # %% ../../nbs/answering/subject.ipynb #5b1ec70f
 class Subject(NamedTuple):
     """What a question insists on: places of cancers in MeSH's tree, medicines by their names, and that it is about cancer at all; how
-    notes call the kinds of these medicines; and genes."""
+    notes call the kinds of these medicines; genes, and stages."""
     cancers: frozenset[str]
     medicines: tuple[frozenset[str], ...]
     cancer: bool = False
     kinds: tuple[str, ...] = ()
     genes: frozenset[str] = frozenset()
+    stages: frozenset[int] = frozenset()
 
     @property
-    def named(self) -> bool: return bool(self.cancers or self.medicines or self.cancer or self.genes)
+    def named(self) -> bool: return bool(self.cancers or self.medicines or self.cancer or self.genes or self.stages)
 
 def subject_of(question: str) -> Subject:
-    "The cancers, medicines and genes that a question names."
+    "The cancers, medicines, genes and stages that a question names."
     named, known = medicines_named(question), medicine_kinds()
     kinds = dict.fromkeys(form for names in named for name in sorted(names) if name in known for form in known[name].forms)
-    return Subject(cancers_named(question), named, speaks_of_cancer(question), tuple(kinds), genes_named(question))
+    return Subject(cancers_named(question), named, speaks_of_cancer(question), tuple(kinds), genes_named(question), stages_named(question))
 
 def on_kind(subject: Subject, document: Document, sentence: str) -> bool:
     "Is this sentence of a note of ours on the kind of medicine that is asked about, and on no other medicine by name?"
@@ -118,7 +139,7 @@ def _about_cancer(asked: frozenset[str], document: Document, sentence: str) -> b
 def about_it(subject: Subject, document: Document, sentence: str = '') -> bool:
     "Is the paper, or at least this sentence of it, about what the question names?"
     if subject.cancers and not _about_cancer(subject.cancers, document, sentence): return False
-    if of_another_gene(subject.genes, document, sentence): return False
+    if of_another_gene(subject.genes, document, sentence) or of_another_stage(subject.stages, sentence): return False
     if names := [name for medicine in subject.medicines for name in medicine]:
         if of_another_medicine(subject.medicines, sentence) and not on_kind(subject, document, sentence): return False
         held = f'{document.title} {document.text}'.lower()

@@ -73,7 +73,7 @@ def _first(r: Remark) -> str: return short(_each(r.parts)) or 'the check gives n
 
 _ABSTENTIONS: Mapping[str, _Words] = {
     'nothing shared': 'No document of the library shares anything with the question.',
-    'other subject': 'What was found is left out: it seems to be about another cancer, medicine or gene than the question.',
+    'other subject': 'What was found is left out: it seems to be about another cancer, stage, medicine or gene than the question.',
     'too thin': _thin,
     'improbable': lambda r: f"The best sentence is of use with a chance of {_chance(r.values['score'])}, too little to rest an answer on.",
     'below threshold': 'None of the {candidates} passages ranked is relevant with a probability of {threshold:g} or more.',
