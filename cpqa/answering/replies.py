@@ -208,8 +208,15 @@ def _used(value: Any) -> tuple[str, ...]:
     found = value if isinstance(value, list) else re.split(r'[,;\s]+', value) if isinstance(value, str) else [value]
     return tuple(dict.fromkeys(p for p in map(plain_pmid, _few(found, 'used_PMIDs')) if p))
 
+def _label(data: dict, options: Mapping[str, str], keys: Collection[str]) -> str:
+    "The label; where it says that no option is right, and the response is an option and nothing else, that one."
+    label = read_label(plain_text(data['label'], 'label', _MOST_RESPONSE), options)
+    if label or 'response' not in keys: return label
+    try: return read_label(plain_text(data['response'], 'response', _MOST_RESPONSE), options)
+    except ReplyError: return ''
+
 def _answered(data: dict, kind: AnswerKind, options: dict[str, str], keys: Collection[str]) -> Draft:
-    label = read_label(plain_text(data['label'], 'label', _MOST_RESPONSE), options) if options else ''
+    label = _label(data, options, keys) if options else ''
     if options and not label: return Draft(kind, abstained=True, why='no option')
     items = _items(data, 'items') if kind in ('factoid', 'list') else ()
     if kind in ('factoid', 'list') and not items: raise ReplyError('no items')
