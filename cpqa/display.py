@@ -218,8 +218,9 @@ def _parts(answer: Answer) -> list[Answer]:
     "The answer, and those to further parts of the question; the words of a refusal are not said twice."
     every, said = list[Answer](), set[str]()
     for one in (answer, *answer.further):
-        every.append(replace(one, response=_EITHER) if people_lines([one]) and one.response in said else one)
-        said |= {one.response} if people_lines([one]) else set()
+        refused = bool(people_lines([one]))
+        every.append(replace(one, response=_EITHER) if refused and one.response in said else one)
+        if refused: said.add(one.response)
     return every
 
 def people_lines(answers: Sequence[Answer]) -> list[str]:

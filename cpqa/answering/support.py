@@ -98,8 +98,8 @@ class Support(Record, frozen=True):
     fault: str = ''
 
 _WHY = {'subject': 'the quote is about something else', 'difference': 'one says that there is a difference, the other that there is none',
-       'direction': 'they do not agree on which of the two had more', 'number': 'the quote does not hold this number',
-       'unit': 'the quote holds this number with another unit', 'carried': 'the quote does not say this',
+        'direction': 'they do not agree on which of the two had more', 'number': 'the quote does not hold this number',
+        'unit': 'the quote holds this number with another unit', 'carried': 'the quote does not say this',
         'statement': 'a question says nothing'}
 
 # %% ../../nbs/answering/support.ipynb #e3f07290

@@ -326,7 +326,9 @@ def stance_material(
 ) -> StanceMaterial:
     "Reads what examples are drawn from. Raises `CpqaError`."
     data, sources = Path(data), set(sources)
-    if missing := [f'{folder} for {s}' for s, folder in STANCE_SOURCES.items() if s in sources and not (data/folder).is_dir()]:
+    needed = [(folder, s) for s, folder in STANCE_SOURCES.items() if s in sources]
+    if 'claims' in sources: needed.append((_MARKED[0], 'claims, which may stand beside abstracts of its articles'))
+    if missing := [f'{folder} for {s}' for folder, s in needed if not (data/folder).is_dir()]:
         raise ExamplesError(f'{data} holds no folder {missing[0]}: put it there, or leave that source out')
     dev, tests, found = set[str](), set[str](), list[TrialFinding]()
     if everything := [read_marked(data/name) for name in _MARKED if (data/name).is_dir()]:
