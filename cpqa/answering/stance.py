@@ -75,16 +75,20 @@ def _stem(word: str) -> str: return next(iter(ENGLISH.analyze(word)), '')
 
 def _stems(text: str) -> set[str]: return {s for w in _WORD.findall(text) if (s := _stem(w.lower())) and s not in _PLAIN}
 
-@lru_cache(4096)
-def _parts(asked: str) -> tuple[frozenset[str], frozenset[str], int]:
-    "The words of either side of a comparator, without those of both; which side alone speaks of a control (1: the second, -1: the first)."
+def _sides(asked: str) -> tuple[str, str]:
+    "What stands on either side of a comparator, the second part empty where there is none."
     m = _THAN.search(asked)
     if m and not asked[:m.start()].strip(' ,'):   # 'Compared with water, tea ...'
         cut = (asked.find(', ', m.end()) + 1 or len(asked) + 1) - 1
-        a, b = asked[cut:], asked[m.end():cut]
-    elif m: a, b = asked[:m.start()], asked[m.end():]
-    elif m := _BETWEEN.search(asked): a, b = f'{asked[:m.start()]} {m[1]}', m[2]
-    else: return frozenset(_stems(asked)), frozenset(), 0
+        return asked[cut:], asked[m.end():cut]
+    if m: return asked[:m.start()], asked[m.end():]
+    if m := _BETWEEN.search(asked): return f'{asked[:m.start()]} {m[1]}', m[2]
+    return asked, ''
+
+@lru_cache(4096)
+def _parts(asked: str) -> tuple[frozenset[str], frozenset[str], int]:
+    "The words of either side of a comparator, without those of both; which side alone speaks of a control (1: the second, -1: the first)."
+    a, b = _sides(asked)
     x, y = _stems(a), _stems(b)
     return frozenset(x - y), frozenset(y - x), bool(_CONTROL.search(b)) - bool(_CONTROL.search(a))
 
@@ -97,8 +101,8 @@ def _mark(word: str, first: frozenset[str], second: frozenset[str], control: int
     return (_FIRST if control > 0 else _SECOND) if control and _TREATED.fullmatch(word) else ''
 
 def compares(asked: str) -> bool:
-    "Does what is asked hold one thing against another?"
-    return bool(_parts(asked)[1])
+    "Does what is asked hold one thing against another? That may be a part of the first: 'tea and milk compared with tea alone'."
+    return bool(_stems(_sides(asked)[1]))
 
 def before_comparator(asked: str) -> str:
     "What is asked, up to the words that hold something against it; all of it where nothing stands before them, or there are none."

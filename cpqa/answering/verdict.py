@@ -109,16 +109,19 @@ def verdict(heard: Sequence[Heard], rule: VerdictRule | None = None) -> Verdict:
 _ADVICE = re.compile(r"\b(?:should|ought|shall|must|need to|have to|better (?:to|if i))\b", re.I)
 _DENYING = re.compile(r"n['’]t\b|\b(?:not|no|never|none|without|neither|nor|unable|useless|pointless|fail(?:s|ed)? to|waste)\b", re.I)
 
-_PERSONS = re.compile(r"\b(?:i|i'm|im|i've|my|me|we|our|you|your|he|she|his|her|mum|mom|mother|dad|father|husband|wife|partner|son|"
-                      r"daughter|sister|brother)\b", re.I)
+_NO_NUMERAL = r"(?<!group )(?<!stage )(?<!grade )(?<!phase )(?<!type )(?<![-(])i(?![.)-])"   # I am one, group I and i.v. are none
+_PERSONS = re.compile(rf"\b(?:{_NO_NUMERAL}|i'm|im|i've|my|me|we|our|you|your|he|she|his|her|mum|mom|mother|dad|father|husband|wife|"
+                      r"partner|son|daughter|sister|brother)\b", re.I)
 
 def personal(question: str) -> bool:
     "Does the question speak of persons: I, you, my mum?"
     return bool(_PERSONS.search(question))
 
+_AS_PAPERS = re.compile(r'\bcompared with\b', re.I)   # which nobody says; and names of tests and drugs in such a question are theirs
+
 def in_papers_words(question: str) -> bool:
-    "Is it put as papers put it: of no person, and with no word for which papers have another?"
-    return not personal(question) and len(both_forms(question)) == 1
+    "Is it put as papers put it: of no person, and with no word for which papers have another, or with 'compared with'?"
+    return not personal(question) and (len(both_forms(question)) == 1 or bool(_AS_PAPERS.search(question)))
 
 def of_trials(question: str) -> bool:
     "Is it a question of yes or no that compares two things, in the words of papers and not of a person about herself?"
