@@ -24,7 +24,7 @@ PUBLISHERS = {id: f'Page of {name}, as MedQuAD collected it, not a paper' for id
 
 class DemoNote(Record, frozen=True):
     "An evidence note: what a paper or a page says, in our own words."
-    id: str                        # a PMID; of a second note on a paper its PMCID; of a page its publisher, number and part
+    id: str                        # a PMID; of a second note on a paper its PMCID, of a third with .2; of a page publisher, number and part
     title: str
     text: str
     cancer: str
