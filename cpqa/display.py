@@ -45,7 +45,7 @@ def source_line(citation: Citation) -> str:
     study = '' if page and citation.journal else _PLANNED if citation.study == 'protocol' else citation.study   # a place says so already
     who = f'Studied: {citation.studied}' if citation.studied and citation.studied not in citation.quote else ''
     a_page_of_ours = ours and not citation.label.startswith('PMID')   # its address says more than its id
-    where = '' if a_page_of_ours else citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid else '')
+    where = '' if a_page_of_ours else citation.label + (f', PMID {citation.of_pmid}' if citation.of_pmid and not ours else '')
     since = '' if citation.year or not (about := in_pubmed_since(citation.article)) else f'In PubMed since {about}'
     journal = citation.journal.replace(', as MedQuAD collected it, not a paper', ' for patients, not a paper')
     parts = (citation.title, journal, str(citation.year or since), study.capitalize(), who, where)

@@ -23,13 +23,12 @@ from .core.errors import CpqaError
 from .core.storage import beside, cache_dir, elsewhere, sha256
 from .core.progress import Progress, shown_progress
 from .core.records import PLACES, Document
-from .literature.demo_notes import DEMO_FILE, PUBLISHERS, demo_notes
+from .literature.demo_notes import DEMO_FILE, demo_notes
 from .literature.article_files import READABLE, read_file
 from .literature.library import FORMAT, Library, LibraryError, Origin, Ready, RecordSource, build_library, is_library
 from .literature.harvest import PageRecords, spooling
 from .literature.library_updates import Updated, add_parts, update_library
 from .literature.pubmed import Deleted, Skipped
-from .literature.study_kinds import STUDY_KINDS
 from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter
 from .passages.segmenters import segmenter as named_segmenter
 from .retrieval.encoders import KnownVectors
@@ -258,9 +257,10 @@ def demo_library(
     load: Callable[[], Encoder] = EmbeddedEncoder,    # gives that one, if it has to be built
 ) -> Library:
     "The library of the demo notes, built now if the cache does not hold it."
-    made_of = [sha256(DEMO_FILE), sha256(DEMO_VECTORS) if DEMO_VECTORS.exists() else '', encoder.describe() if encoder else
-               embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS, PLACES, PUBLISHERS]
+    documents = [n.document() for n in demo_notes()]
+    made_of = [hashlib.sha256(msgspec.json.encode(documents)).hexdigest(), sha256(DEMO_VECTORS) if DEMO_VECTORS.exists() else '',
+               encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), PLACES]
     def build(folder: Path) -> Library:
         known = KnownVectors(encoder or load(), DEMO_VECTORS)
-        return build_index([n.document() for n in demo_notes()], folder, progress=progress, wait=300, encoder=known)
+        return build_index(documents, folder, progress=progress, wait=300, encoder=known)
     return kept_library('demo', made_of, build)

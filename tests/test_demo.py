@@ -93,6 +93,12 @@ def test_each_line_is_a_note_and_nothing_else():
     assert all((n.kind == 'information page') == bool(n.url) for n in NOTES)
 
 
+def test_each_leads_to_its_source():
+    at = {n.id: n.document().url for n in NOTES}
+    assert [id for id, url in at.items() if not url.startswith('https://')] == []
+    assert [n.id for n in NOTES if n.pmid and at[n.id] != at[n.pmid]] == []
+
+
 def test_their_text_is_plain():
     odd = [(n.id, c) for n in NOTES for c in n.text + n.title if unicodedata.category(c)[0] == 'C' or c in '<>'
            and re.search(r'</?\w+>', n.text)]

@@ -99,7 +99,7 @@ _ADDRESSES = {'pubmed': 'https://pubmed.ncbi.nlm.nih.gov/{}/', 'pmc': 'https://p
 def _place(id: str, link: str) -> str:
     "In PubMed by a PMID, in PubMed Central by a PMCID, on a page with an address, or elsewhere."
     if id.isascii() and id.isdigit(): return 'pubmed'
-    if re.fullmatch('PMC[0-9]+', id): return 'pmc'
+    if re.fullmatch(r'PMC[0-9]+(?:\.[0-9])?', id): return 'pmc'   # .2: a further note on one
     return 'page' if link.startswith('https://') else 'other'
 
 # %% ../../nbs/core/records.ipynb #bf48c29c
@@ -332,7 +332,8 @@ class Citation(Record, frozen=True):
     @property
     def label(self) -> str:
         "How the source is named in a text: 'PMID 29226797', 'PMC3540956', or by its id where that is neither ('NCI-7')."
-        return self.pmid if self.pmid.startswith('PMC') or '-' in self.pmid else f'PMID {self.pmid}'
+        id = self.article if self.source == 'note' else self.pmid   # a note has an id of its own
+        return id if id.startswith('PMC') or '-' in id else f'PMID {id}'
 
 # %% ../../nbs/core/records.ipynb #dc70a784
 class CheckedClaim(Record, frozen=True):

@@ -37,7 +37,8 @@ class DemoNote(Record, frozen=True):
 
     def document(self) -> Document:
         "The note as a document, to be indexed and quoted."
-        return Document(id=self.id, title=self.title, text=self.text, year=self.year, source='demo note', link=self.url, pmid=self.pmid,
+        link = self.url or (Document(self.pmid).url if self.pmid else '')
+        return Document(id=self.id, title=self.title, text=self.text, year=self.year, source='demo note', link=link, pmid=self.pmid,
                         journal=PUBLISHERS.get(self.id.partition('-')[0], ''),
                         publication_types=(type_of_kind(self.kind),) if self.kind else (),
                         mesh=tuple(MeshHeading(MeshTerm(name)) for name in self.mesh))
