@@ -85,7 +85,8 @@ def summed(rows: list[dict]) -> dict:
 
 
 def main(a):
-    questions = five_kinds(a.questions)
+    before = {q.id for q in five_kinds(a.without)} if a.without else set()
+    questions = [q for q in five_kinds(a.questions) if q.id not in before]
     llm = language_model(a.llm, timeout=600, replay=a.replay, window=8192)
     if a.record: llm = Once(llm, a.record, a.prompts)
     qa, rows, begun = answering('confirmed', llm, a.library, passages=a.passages), [], time.monotonic()
@@ -109,6 +110,7 @@ if __name__ == '__main__':
     p.add_argument('--llm', required=True)
     p.add_argument('--name', default='', help='of the model, for the result file')
     p.add_argument('--questions', type=int, default=60)
+    p.add_argument('--without', type=int, default=0, help='leave out the questions that --questions of this number draws: for more claims')
     p.add_argument('--minutes', type=float, default=15)
     p.add_argument('--passages', type=int, default=10)
     p.add_argument('--record', type=Path, help='a file that gets the replies; those that it holds are not asked for again')
@@ -117,4 +119,6 @@ if __name__ == '__main__':
     p.add_argument('--claims', type=Path, help='a file that gets the claims with their quotes')
     p.add_argument('--recorded-replies', action='store_true', help='seconds say nothing and are left out')
     p.add_argument('--save', action='store_true', help='write benchmarks/results/small_model.json')
-    main(p.parse_args())
+    given = p.parse_args()
+    if given.without and given.save: p.error('--save is for the whole of a draw')
+    main(given)

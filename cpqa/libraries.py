@@ -29,6 +29,7 @@ from .literature.library import FORMAT, Library, LibraryError, Origin, Ready, Re
 from .literature.harvest import PageRecords, spooling
 from .literature.library_updates import Updated, add_parts, update_library
 from .literature.pubmed import Deleted, Skipped
+from .literature.study_kinds import STUDY_KINDS, study_kind
 from .passages.segmenters import SEGMENTERS, Segmenter, SentenceSplitter
 from .passages.segmenters import segmenter as named_segmenter
 from .retrieval.encoders import KnownVectors
@@ -251,6 +252,12 @@ def kept_library(name: str, made_of: Any, build: Callable[[Path], Library]) -> L
 # %% ../nbs/libraries.ipynb #490478b6
 DEMO_VECTORS = DEMO_FILE.with_name('demo_vectors.npz')   # `make demo-vectors` writes it anew
 
+def _made_of(documents: Sequence[Document], encoder: Encoder | None) -> list[Any]:
+    "What the index of these documents depends on, their kinds of study and places too."
+    said = [(study_kind(d), d.place) for d in documents]
+    return [hashlib.sha256(msgspec.json.encode((documents, said))).hexdigest(), sha256(DEMO_VECTORS) if DEMO_VECTORS.exists() else '',
+            encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS, PLACES]
+
 def demo_library(
     progress: Progress | None = None,                 # None: shown where somebody watches
     encoder: Encoder | None = None,                   # None: the embedded model
@@ -258,9 +265,7 @@ def demo_library(
 ) -> Library:
     "The library of the demo notes, built now if the cache does not hold it."
     documents = [n.document() for n in demo_notes()]
-    made_of = [hashlib.sha256(msgspec.json.encode(documents)).hexdigest(), sha256(DEMO_VECTORS) if DEMO_VECTORS.exists() else '',
-               encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), PLACES]
     def build(folder: Path) -> Library:
         known = KnownVectors(encoder or load(), DEMO_VECTORS)
         return build_index(documents, folder, progress=progress, wait=300, encoder=known)
-    return kept_library('demo', made_of, build)
+    return kept_library('demo', _made_of(documents, encoder), build)

@@ -64,7 +64,7 @@ def pages(data_dir) -> dict:
     return out
 
 
-def page_of(n: DemoNote) -> str:   # or the paper, of a third note on one
+def page_of(n: DemoNote) -> str:   # or the paper, of a further note on one
     return n.id.partition('.')[0]
 
 
@@ -87,7 +87,9 @@ def test_each_line_is_a_note_and_nothing_else():
     parts = {'id', 'title', 'year', 'mesh', 'cancer', 'topic', 'text', 'kind', 'url'}
     assert all(set(line) == parts | ({'pmid'} if line['id'].startswith('PMC') else set()) for line in lines)
     papers = [int(n.id) for n in NOTES if not n.url and not n.pmid]
-    assert {n.pmid for n in NOTES if n.pmid} <= {str(id) for id in papers}   # a second note on a paper
+    assert {n.pmid for n in NOTES if n.pmid} <= {str(id) for id in papers}   # a further note on a paper
+    further = [n.id.partition('.')[::2] for n in NOTES if n.pmid]
+    assert [(id, part) for id, part in further if part and (id, '' if part == '2' else str(int(part) - 1)) not in further] == []
     assert papers == sorted(set(papers)) and len({n.id for n in NOTES}) == len(NOTES)
     assert [n.id for n in NOTES if n.kind not in (*STUDY_KINDS, '')] == []
     assert all((n.kind == 'information page') == bool(n.url) for n in NOTES)

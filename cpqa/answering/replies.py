@@ -209,11 +209,12 @@ def _used(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p for p in map(plain_pmid, _few(found, 'used_PMIDs')) if p))
 
 def _label(data: dict, options: Mapping[str, str], keys: Collection[str]) -> str:
-    "The label; where it says that no option is right, and the response is an option and nothing else, that one."
+    "The label; where it says that no option is right, and the response is yes or no and nothing else, that one."
     label = read_label(plain_text(data['label'], 'label', _MOST_RESPONSE), options)
     if label or 'response' not in keys: return label
-    try: return read_label(plain_text(data['response'], 'response', _MOST_RESPONSE), options)
+    try: said = read_label(plain_text(data['response'], 'response', _MOST_RESPONSE), options)
     except ReplyError: return ''
+    return said if options.get(said, '').casefold() in ('yes', 'no') else ''
 
 def _answered(data: dict, kind: AnswerKind, options: dict[str, str], keys: Collection[str]) -> Draft:
     label = _label(data, options, keys) if options else ''

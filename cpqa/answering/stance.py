@@ -101,7 +101,7 @@ def _mark(word: str, first: frozenset[str], second: frozenset[str], control: int
     return (_FIRST if control > 0 else _SECOND) if control and _TREATED.fullmatch(word) else ''
 
 def compares(asked: str) -> bool:
-    "Does what is asked hold one thing against another? That may be a part of the first: 'tea and milk compared with tea alone'."
+    "Does what is asked hold one thing against another? That may be a part of the first: 'tea with milk compared with tea'."
     return bool(_stems(_sides(asked)[1]))
 
 def before_comparator(asked: str) -> str:
@@ -110,10 +110,13 @@ def before_comparator(asked: str) -> str:
     return asked[:m.start()] if m and asked[:m.start()].strip(' ,') else asked
 
 def order_is_told(asked: str, title: str = '') -> bool:
-    """Is nothing compared, or with what is called a control, or does the title name first what is asked about first? Of two treatments the
-    network takes the first for the one that the trial was about."""
+    """Is nothing compared, or with what is called a control or is a part of the first, or does the title name first what is asked about
+    first? Of two treatments the network takes the first for the one that the trial was about."""
     first, second, control = _parts(asked)
-    if not second or control: return True
+    if control: return True
+    if not second:   # 'on-pump' beside 'off-pump' differs by a word that gets no mark
+        a, b = ({w.lower() for w in _WORD.findall(side)} for side in _sides(asked))
+        return b <= a
     named = [s for m in _WORD.finditer(title) if (s := _stem(m[0].lower())) in first or s in second]
     return bool(named) and named[0] in first
 

@@ -109,23 +109,26 @@ def verdict(heard: Sequence[Heard], rule: VerdictRule | None = None) -> Verdict:
 _ADVICE = re.compile(r"\b(?:should|ought|shall|must|need to|have to|better (?:to|if i))\b", re.I)
 _DENYING = re.compile(r"n['’]t\b|\b(?:not|no|never|none|without|neither|nor|unable|useless|pointless|fail(?:s|ed)? to|waste)\b", re.I)
 
-_NO_NUMERAL = r"(?<!group )(?<!stage )(?<!grade )(?<!phase )(?<!type )(?<![-(])i(?![.)-])"   # I am one, group I and i.v. are none
-_PERSONS = re.compile(rf"\b(?:{_NO_NUMERAL}|i'm|im|i've|my|me|we|our|you|your|he|she|his|her|mum|mom|mother|dad|father|husband|wife|"
-                      r"partner|son|daughter|sister|brother)\b", re.I)
+_PERSONS = re.compile(r"\b(?:i|i'm|im|i've|my|me|we|our|you|your|he|she|his|her|mum|mom|mother|dad|father|husband|wife|partner|son|"
+                      r"daughter|sister|brother)\b", re.I)
+_NUMERAL = re.compile(r"(?:\b(?i:groups?|arms?|stages?|grades?|phases?|class|types?|treatment) |\w-)I\b(?!['’]| (?:a[mt]|was|ha[vds]e?|"
+                      r"d[io]d?|g[eo]t?|went|took|take|need|want|can|could|should|will|would|belong|feel|know|use|start)\b)"
+                      r"|\bi\. ?[vm]\.")
 
 def personal(question: str) -> bool:
-    "Does the question speak of persons: I, you, my mum?"
-    return bool(_PERSONS.search(question))
-
-_AS_PAPERS = re.compile(r'\bcompared with\b', re.I)   # which nobody says; and names of tests and drugs in such a question are theirs
+    "Does the question speak of persons: I, you, my mum? The I of a group I is none, nor that of i.v."
+    return bool(_PERSONS.search(_NUMERAL.sub('', question)))
 
 def in_papers_words(question: str) -> bool:
-    "Is it put as papers put it: of no person, and with no word for which papers have another, or with 'compared with'?"
-    return not personal(question) and (len(both_forms(question)) == 1 or bool(_AS_PAPERS.search(question)))
+    "Is it put as papers put it: of no person, and with no word for which papers have another?"
+    return not personal(question) and len(both_forms(question)) == 1
+
+_AS_TRIALS_DO = re.compile(r'\bcompared with\b', re.I)   # beside which the short name of a test is no patient's word
 
 def of_trials(question: str) -> bool:
-    "Is it a question of yes or no that compares two things, in the words of papers and not of a person about herself?"
-    return kind_of(question) == 'yesno' and compares(question) and in_papers_words(question)
+    "Is it a question of yes or no that compares two things, in the words of papers or of trials, and not of a person about herself?"
+    if kind_of(question) != 'yesno' or not compares(question): return False
+    return in_papers_words(question) or bool(_AS_TRIALS_DO.search(question)) and not personal(question)
 
 def asks_for_label(question: str) -> bool:
     "Does a yes or a no answer the question, one that can be read from trials and taken no wrong way?"

@@ -97,9 +97,9 @@ PLACES = ('pubmed', 'pmc', 'page', 'other')
 _ADDRESSES = {'pubmed': 'https://pubmed.ncbi.nlm.nih.gov/{}/', 'pmc': 'https://pmc.ncbi.nlm.nih.gov/articles/{}/'}
 
 def _place(id: str, link: str) -> str:
-    "In PubMed by a PMID, in PubMed Central by a PMCID, on a page with an address, or elsewhere."
-    if id.isascii() and id.isdigit(): return 'pubmed'
-    if re.fullmatch(r'PMC[0-9]+(?:\.[0-9])?', id): return 'pmc'   # .2: a further note on one
+    "In PubMed by a PMID or an address there, in PubMed Central by a PMCID, on a page with an address, or elsewhere."
+    if id.isascii() and id.isdigit() or link.startswith(_ADDRESSES['pubmed'].partition('{')[0]): return 'pubmed'
+    if re.fullmatch('PMC[0-9]+', id): return 'pmc'
     return 'page' if link.startswith('https://') else 'other'
 
 # %% ../../nbs/core/records.ipynb #bf48c29c

@@ -24,7 +24,7 @@ PUBLISHERS = {id: f'Page of {name}, as MedQuAD collected it, not a paper' for id
 
 class DemoNote(Record, frozen=True):
     "An evidence note: what a paper or a page says, in our own words."
-    id: str                        # a PMID; of a second note on a paper its PMCID, of a third with .2; of a page publisher, number and part
+    id: str                        # a PMID; of further notes on a paper its PMCID, then with .2, .3; of a page publisher, number and part
     title: str
     text: str
     cancer: str
@@ -47,5 +47,5 @@ class DemoNote(Record, frozen=True):
 DEMO_FILE = Path(str(files('cpqa'))) / 'data' / 'demo_notes.jsonl'
 
 def demo_notes() -> list[DemoNote]:
-    "The evidence notes that come in the package, in the order of their PMIDs, second ones on a paper, and then pages."
+    "The evidence notes that come in the package, in the order of their PMIDs, further ones on a paper, and then pages."
     return [msgspec.json.decode(line, type=DemoNote) for line in DEMO_FILE.read_bytes().splitlines()]

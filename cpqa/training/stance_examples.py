@@ -327,7 +327,7 @@ def stance_material(
     "Reads what examples are drawn from. Raises `CpqaError`."
     data, sources = Path(data), set(sources)
     needed = [(folder, s) for s, folder in STANCE_SOURCES.items() if s in sources]
-    if 'claims' in sources: needed.append((_MARKED[0], 'claims, which may stand beside abstracts of its articles'))
+    needed += [(name, 'what is kept aside') for name in _MARKED if sources & {'made', 'trials', 'claims'}]
     if missing := [f'{folder} for {s}' for folder, s in needed if not (data/folder).is_dir()]:
         raise ExamplesError(f'{data} holds no folder {missing[0]}: put it there, or leave that source out')
     dev, tests, found = set[str](), set[str](), list[TrialFinding]()
