@@ -4,8 +4,9 @@
 
 benchmarks/labels/situations.tsv: our patients' questions that are learnt from, by their ids, and 300 that one session of a language model
 wrote, 60 for each of the first four situations and 60 that only sound like one, and 350 more by another for `mixing`, `children` and `side
-effect`, half of which only sound like them (ids that begin with j and one of LATER: nobody looked for the other situations in them, which
-are not learnt from them). Sessions that knew nothing of the program marked the first. What is told is of
+effect`, half of which only sound like them, and 230 more by a third for `sign`, `mixing` and `side effect`, after readers had missed these
+notes (ids that begin with j and a key of LOOKED: nobody looked for other situations in them than it names, which are not learnt from
+them). Sessions that knew nothing of the program marked the first. What is told is of
 questions left out in ten parts, of the real ones apart. For `dying`, phrases that tell of a danger (danger*.tsv) count as none, and of them
 the half that was left out is told as well. `--write` puts the weights into cpqa/data/situations.json.
 """
@@ -25,7 +26,9 @@ from cpqa.retrieval.encoder_contracts import directions
 from cpqa.retrieval.encoders import EmbeddedEncoder
 
 FILE, SOFT, PARTS = ROOT / 'cpqa' / 'data' / 'situations.json', 10, 10
-LATER, OF_LATER = ('ma', 'mb', 'ca', 'cb', 'sa', 'sb'), ('side effect', 'mixing', 'children')
+LOOKED = {**dict.fromkeys(('ma', 'mb', 'ca', 'cb', 'sa', 'sb'), ('side effect', 'mixing', 'children')),
+          **dict.fromkeys(('ga', 'gb'), ('sign',)), **dict.fromkeys(('mc', 'md'), ('mixing',)),
+          **dict.fromkeys(('sc', 'sd'), ('side effect',))}
 BARS = {'stopping': .5, 'sign': .2, 'side effect': .3, 'mixing': .3, 'children': .3, 'dying': .3}
 
 
@@ -44,8 +47,7 @@ def main():
     for name, bar in BARS.items():
         every = np.concatenate([x, others]) if name == 'dying' else x
         n = len(every)
-        earlier = [not r['id'].startswith(tuple('j' + s for s in LATER)) for r in rows]
-        marked = np.array([name in OF_LATER or one for one in earlier] + [True] * (n - len(rows)))
+        marked = np.array([name in LOOKED.get(r['id'][1:3] if r['text'] else '', BARS) for r in rows] + [True] * (n - len(rows)))
         y, p = np.array([name in r['situations'].split(', ') for r in rows] + [False] * (n - len(rows))), np.zeros(n)
         for k in range(PARTS):
             here = part[:n] == k

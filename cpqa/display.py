@@ -210,6 +210,8 @@ _PEOPLE = ('People who answer such questions:',
            'free of charge, in the US the National Cancer Institute (1-800-422-6237, cancer.gov);',
            'in the UK Macmillan Cancer Support (0808 808 00 00) and the NHS (nhs.uk);',
            'elsewhere the cancer society of your country.')
+_TALK = ('To talk it over with somebody, free of charge: in the US the National Cancer Institute (1-800-422-6237), in the UK Macmillan '
+         'Cancer Support (0808 808 00 00).')
 _LARGER = 'A larger library may hold more; PubMed itself is asked by --source pubmed.'
 _NEAREST = 'The nearest titles, some of which may be about something else:'
 _EITHER = 'Nothing found here answers this part well enough either.'
@@ -228,9 +230,9 @@ def people_lines(answers: Sequence[Answer]) -> list[str]:
     return [*_PEOPLE] if any(a.abstained and 'evidence' not in a.told for a in answers) else []
 
 def next_lines(answers: Sequence[Answer]) -> list[str]:
-    "What the library covers, and where else to look, if one of the answers is a refusal."
+    "What the library covers, and where else to look, if one of the answers is a refusal; who may be asked besides, if none is."
     refused = [a for a in answers if a.abstained]
-    return [line for line in (plain(refused[0].covers), _LARGER) if line] if refused else []
+    return [line for line in (plain(refused[0].covers), _LARGER) if line] if refused else [_TALK]
 
 _MOST_SHOWN, _NEARLY = 1500, 0.75   # letters of a message; a share of it that says nearly the same
 
@@ -288,7 +290,8 @@ def answer_text(answer: Answer, details: bool = False) -> Group:
     every = _parts(answer)
     blocks += [Text(f'Note: {plain(note)}', style='bold') for one in every for note in one.notes]
     for one in every: blocks += _one_answer(one, details, people_lines([one]) if one is _refused(every) else ())
-    if more := next_lines(every): blocks.append(Text('\n' + '\n'.join(more)))
+    ends = bool(every[-1].terms) and not every[-1].abstained   # with an empty line
+    if more := next_lines(every): blocks.append(Text('\n' * (not ends) + '\n'.join(more)))
     blocks.append(Text(f'Searched: {plain(answer.library)}. {plain(answer.note)}', style='dim'))
     return Group(*blocks)
 

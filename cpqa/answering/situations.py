@@ -19,6 +19,7 @@ from ..core.records import Record
 from ..retrieval.encoder_contracts import directions
 from ..retrieval.encoders import Encoder, that_of
 from ..retrieval.openvino_models import ModelError
+from ..retrieval.spelling import Speller
 
 # %% ../../nbs/answering/situations.ipynb #9b000007
 class SituationWeights(Record, frozen=True):
@@ -52,7 +53,8 @@ def situations(message: str, encoder: Encoder | None = None) -> dict[str, float]
     if not message.strip(): return {}
     try: model = that_of(weights.encoder, encoder)
     except (MissingExtra, ModelError): return {}
-    vectors = directions(model.encode(_parts(message), 'query'), model.describe().get('similarity'))
+    read = [part for text in dict.fromkeys((message, Speller().read(message)[0])) for part in _parts(text)]
+    vectors = directions(model.encode(read, 'query'), model.describe().get('similarity'))
     told = {name: float(p.max()) for name, p in situation_chances(weights, vectors).items() if p.max() >= weights.bars[name]}
     return {name: p for name, p in told.items() if 'dying' not in told or name in _AT_THE_END}
 
