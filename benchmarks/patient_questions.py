@@ -51,6 +51,10 @@ and 60 more (j...) by a session that knew nothing, the first quotes graded by on
 came later by a third. With the reader of that night the first quotes to the 100 of v... are those of the evening.
 `..., third grader` and `..., fourth grader` are the same 75 first quotes, read once more by two sessions among 90 sentences that were
 refused, in one shuffled row: they agree on 154 of the 165, and are stricter than the graders before them.
+`demo, November 27, late` are 60 more (x...) of what is asked most, by a session that knew nothing, put to the reader of the following
+evening when 66 notes had been written for other questions; two sessions read the screens, thirty each. Of six first quotes that one of them
+called dangerous four stood in notes that were mended afterwards, and for one of these the words on a new sign were learnt.
+Of d..., q..., u..., w..., y... and z... too is learnt what searchers found for those that had not been answered (answer_grades.tsv).
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
 The rubric, for a frightened person without medical training. `answered`: 0 for a refusal. `first`: the first quote 2 answers the question
