@@ -23,7 +23,7 @@ from .core.errors import CpqaError
 from .core.storage import beside, cache_dir, elsewhere, sha256
 from .core.progress import Progress, shown_progress
 from .core.records import PLACES, Document
-from .literature.demo_notes import DEMO_FILE, demo_notes
+from .literature.demo_notes import DEMO_FILE, DemoNote, demo_notes
 from .literature.article_files import READABLE, read_file
 from .literature.library import FORMAT, Library, LibraryError, Origin, Ready, RecordSource, build_library, is_library
 from .literature.harvest import PageRecords, spooling
@@ -252,10 +252,16 @@ def kept_library(name: str, made_of: Any, build: Callable[[Path], Library]) -> L
 # %% ../nbs/libraries.ipynb #490478b6
 DEMO_VECTORS = DEMO_FILE.with_name('demo_vectors.npz')   # `make demo-vectors` writes it anew
 
-def _made_of(documents: Sequence[Document], encoder: Encoder | None) -> list[Any]:
-    "What the index of these documents depends on, their kinds of study and places too."
-    said = [(study_kind(d), d.place) for d in documents]
-    return [hashlib.sha256(msgspec.json.encode((documents, said))).hexdigest(), sha256(DEMO_VECTORS) if DEMO_VECTORS.exists() else '',
+def _of_each_form() -> list[Document]:
+    "The first note of all, the first further one on a paper, and the last, on a page: what is made of them is made of all."
+    lines = DEMO_FILE.read_bytes().splitlines()
+    some = (lines[0], next(line for line in lines if b'"pmid"' in line), lines[-1])
+    return [msgspec.json.decode(line, type=DemoNote).document() for line in some]
+
+def _made_of(examples: Sequence[Document], encoder: Encoder | None) -> list[Any]:
+    "What the index depends on: the file, what is made of notes such as these, their kinds of study and places too."
+    said = [(msgspec.to_builtins(d), study_kind(d), d.place) for d in examples]
+    return [sha256(DEMO_FILE), said, sha256(DEMO_VECTORS) if DEMO_VECTORS.exists() else '',
             encoder.describe() if encoder else embedded_sha256(), SentenceSplitter().describe(), STUDY_KINDS, PLACES]
 
 def demo_library(
@@ -264,8 +270,7 @@ def demo_library(
     load: Callable[[], Encoder] = EmbeddedEncoder,    # gives that one, if it has to be built
 ) -> Library:
     "The library of the demo notes, built now if the cache does not hold it."
-    documents = [n.document() for n in demo_notes()]
     def build(folder: Path) -> Library:
         known = KnownVectors(encoder or load(), DEMO_VECTORS)
-        return build_index(documents, folder, progress=progress, wait=300, encoder=known)
-    return kept_library('demo', _made_of(documents, encoder), build)
+        return build_index([n.document() for n in demo_notes()], folder, progress=progress, wait=300, encoder=known)
+    return kept_library('demo', _made_of(_of_each_form(), encoder), build)

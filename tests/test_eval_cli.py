@@ -17,6 +17,7 @@ from helpers import complaint, cpqa, escapes, inside, untroubled, write_beir
 from cpqa.core.errors import CpqaError
 from cpqa.core.llm import Completion
 from cpqa.core.records import Document
+from cpqa.core.retries import Patience
 from cpqa.evaluation.collections import Question, Questions, read_qrels
 from cpqa.evaluation.runs import Outcome, Run, System, run
 from cpqa.libraries import build_index
@@ -667,7 +668,8 @@ def test_options_without_effect_are_refused(more, why, drinks, tmp_path):
     assert why in complaint(inside('eval', 'answers', *more, *argv, cwd=tmp_path))
 
 
-def test_what_failed_is_asked_once_more_only_if_told(drinks, tmp_path):
+def test_what_failed_is_asked_once_more_only_if_told(drinks, tmp_path, monkeypatch):
+    monkeypatch.setattr(Patience, 'wait', lambda patience, state: 0.0)
     says = json.dumps({'reasoning': 'Bees.', 'response': 'It is wine.', 'label': 'B', 'status': 'answered'})
     argv = ['answers', '--system', 'cot', '--dataset', 'medqa', '--data', drinks, '--policy', 'wrong', '--limit', '3']
     kept = ['--run-file', tmp_path/'run']
