@@ -100,7 +100,7 @@ def test_a_library_that_was_killed_on_its_way_is_that_of_an_undisturbed_run(serv
     quick.setenv('CPQA_ENTREZ_URL', now.url)
     words = ['library', 'get', 'tea AND hasabstract', '--no-vectors', '--out']
     good(*words, tmp_path/'whole', how=inside)
-    killed = killed_and_again(10 if NIGHTLY else 3, 60 if NIGHTLY else 5, *words, tmp_path/'killed')
+    killed = killed_and_again(10 if NIGHTLY else 2, 60 if NIGHTLY else 4, *words, tmp_path/'killed')
     assert killed >= (8 if NIGHTLY else 1) and hidden(tmp_path) == []
     whole = searched(tmp_path/'whole')
     assert searched(tmp_path/'killed') == whole and {d.id: d for d in whole[0]} == {d.id: d for d in PAPERS.values()}
