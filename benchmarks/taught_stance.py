@@ -106,7 +106,7 @@ def open_told(rows: list, documents: dict, rng: random.Random) -> list[StanceExa
     for c, said in rows:
         text = documents[c.source, c.document].text
         others = [' '.join(text[a:b].split()) for a, b in sentences(documents[c.source, c.document]) if 50 < b - a < 500]
-        out += [StanceExample(c.claim, InContext(s), None, None, 'open') for s in rng.sample(others, min(2, len(others)))
+        out += [StanceExample(c.claim, InContext(s), None, None, 'open') for s in rng.sample(others, min(4, len(others)))
                 if s != said.sentence]
     return out
 

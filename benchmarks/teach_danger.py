@@ -24,7 +24,7 @@ LEARNS = (48, 2e-4, 1e-3)                # windows a step, rate of the layers an
 class Windows(Pairs):
     "Windows of messages, as tokens."
     def __init__(self, tokenizer, tokens: list[list[int]]):
-        self.hold(tokenizer, {'input_ids': tokens})
+        self.hold(tokenizer, {'input_ids': np.concatenate(tokens), 'lengths': np.array([len(ids) for ids in tokens])})
 
 
 def main():

@@ -1,13 +1,11 @@
-"""Teaches the stance network on a GPU: large networks learn from what is known of pairs, a small one from them.
+"""Teaches the stance network what a large network says of pairs, and what is known of them.
 
-    python benchmarks/teach_stance.py PAIRS --teacher FOLDER --out DIR [--teachers 2]      (seven minutes on an H200)
+    python benchmarks/teach_stance.py PAIRS --said stance.npy --out DIR [--epochs 6]      (two minutes on an H100)
 
-PAIRS is what `taught_stance.py pairs` wrote, FOLDER holds all-mpnet-base-v2. With --said FILE
---few 2 the student alone learns, on two cores, from what the teachers said. It needs torch, transformers, tokenizers and safetensors alone.
-The teachers differ in their seed. The student begins as the network in the package; its vocabulary and first two layers, which the
-answer network stands on, stay as they are. It learns what the teachers say on average, of pairs that nobody judged too, and what is known.
-DIR gets stance.pt, figures.json (of pairs that none of them learnt from: before, each teacher, both, after) and odds.npz, what is said of
-these pairs.
+PAIRS is what `taught_stance.py pairs` wrote, stance.npy what teach_large.py says of them; of pairs that it did not read nothing is learnt.
+On two cores `--few 2` reads the pairs of so many epochs once, half an hour each. It needs torch, transformers, tokenizers alone.
+The student begins as the network in the package; its vocabulary and first two layers, which the answer network stands on, stay as they are.
+DIR gets stance.pt, figures.json (of pairs that nothing learnt from: before, the large network, after) and odds.npz, what is said of these.
 """
 import argparse
 import json
@@ -17,28 +15,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from teach_selection import FROZEN, Pairs, Teacher, auroc, device, read, trained
+from teach_selection import FROZEN, Pairs, auroc, device, read, trained
 from torch.nn import functional as of
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 TOKENS, SMOOTHING, SOFT = 176, .02, 2.0
-TEACHER = (1, 112, 5e-5, 1.2e-3)           # epochs, pairs a step, rate of the body and of the head
-STUDENT = (3, 192, 2.5e-4, 5e-4)
+STUDENT = (6, 256, 3e-4, 6e-4)           # epochs, pairs a step, rate of the body and of the head
 FEW, DRAWN = (1, 64, 2e-4, 5e-4), {'general': 3_000, 'open': 30_000}   # of an epoch
 WORTH = {'made': .5, 'general': .3}      # what a pair counts; others one
 MEASURED = ('dev ', 'statements ', 'healthver', 'nli4ct')
-
-
-class Large(Teacher):
-    "A teacher with four outputs: the finding; no, unclear, yes."
-    def __init__(self, folder: str):
-        super().__init__(folder)
-        self.head = torch.nn.Linear(self.head.in_features, 4)
-
-    def forward(self, **fed):
-        hidden, there = self.bert(**fed).last_hidden_state, fed['attention_mask'][..., None]
-        both = torch.cat([hidden[:, 0], (hidden * there).sum(1) / there.sum(1)], -1)
-        return self.head(self.drop(self.hidden(both).tanh())).float()
 
 
 class Small(torch.nn.Module):
@@ -107,12 +92,12 @@ def few(every: np.ndarray, rows: list[dict], epochs: int) -> np.ndarray:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('pairs', type=Path, help='a folder of `taught_stance.py pairs`')
-    parser.add_argument('--teacher', help='the folder of all-mpnet-base-v2')
-    parser.add_argument('--said', type=Path, help='said.npy of an earlier run of the same pairs, in place of teachers')
-    parser.add_argument('--few', type=int, help='the student reads the pairs of so many epochs once: half an hour each on two cores')
+    parser.add_argument('--said', type=Path, required=True, help='stance.npy of teach_large.py')
+    parser.add_argument('--few', type=int, help='the pairs of so many epochs are read once: half an hour each on two cores')
+    parser.add_argument('--epochs', type=int, default=STUDENT[0])
     parser.add_argument('--out', type=Path, required=True)
-    parser.add_argument('--steps', type=int, default=0, help='of each training, at most')
-    parser.add_argument('--teachers', type=int, default=2)
+    parser.add_argument('--steps', type=int, default=0, help='at most')
+    parser.add_argument('--seconds', type=float, default=0, help='of the training, at most; 0: all')
     a = parser.parse_args()
     start = time.time()
     with lzma.open(a.pairs / 'pairs.jsonl.xz', 'rt', encoding='utf-8') as f: rows = [json.loads(line) for line in f]
@@ -120,10 +105,10 @@ def main():
     aside = np.array([k.startswith(MEASURED) for k in kind])
     finding, way = (torch.tensor([r[name] for r in rows], device=device) for name in ('finding', 'way'))
     weight = torch.tensor([WORTH.get(k, 1.0) for k in kind], device=device)
-    known = ((finding >= 0) | (way >= 0)).cpu().numpy()
-    tests, learnt, every = np.flatnonzero(aside), np.flatnonzero(known & ~aside), np.flatnonzero(~aside)
+    said = np.load(a.said).astype(float)
+    tests, every = np.flatnonzero(aside), np.flatnonzero(~aside & ~np.isnan(said[:, 0]))
     told, asked = {}, [rows[i] for i in tests]
-    print(len(rows), len(learnt), len(every), len(tests), f'{time.time() - start:.0f} s', flush=True)
+    print(len(rows), len(every), len(tests), f'{time.time() - start:.0f} s', flush=True)
 
     def hard(out, part):
         f, w = finding[part], way[part]
@@ -137,32 +122,21 @@ def main():
     tokenizer = AutoTokenizer.from_pretrained(a.pairs)
     small = Small({n: w.float() for n, w in torch.load(a.pairs / 'begun.pt', weights_only=True).items()},
                   torch.load(a.pairs / 'truth.pt', weights_only=True), tokenizer)
-    own = Pairs(tokenizer, rows, most=TOKENS)
+    own = Pairs(tokenizer, rows, most=TOKENS, kept=a.pairs / 'tokens.npz')
     tell('before', read(small.to(device), own, tests)[tests])   # moved before it is read: a buffer made while reading cannot be learnt with
-    a.out.mkdir(parents=True, exist_ok=True)
-    if a.said: said = np.load(a.said).astype(float)
-    else:
-        pairs, said = Pairs(AutoTokenizer.from_pretrained(a.teacher), rows, most=TOKENS), np.zeros((len(rows), 4))
-        for seed in range(a.teachers):
-            torch.manual_seed(seed)
-            teacher = trained(Large(a.teacher), pairs, learnt, hard, TEACHER, f'teacher {seed}', a.steps, seed)
-            odds = read(teacher, pairs, np.arange(len(rows)))
-            said = (said * seed + odds) / (seed + 1)
-            np.save(a.out / 'said.npy', said.astype(np.float16))   # before anything else can fail
-            tell(f'teacher {seed}', odds[tests])
-            del teacher
-    tell('teachers', said[tests])
-    soft = torch.tensor(said, dtype=torch.float, device=device)
+    tell('large', said[tests])
+    soft = torch.tensor(np.nan_to_num(said), dtype=torch.float, device=device)
     on, ways = soft[:, 0].sigmoid(), soft[:, 1:].softmax(-1)
     def taught(out, part):
         a = of.binary_cross_entropy_with_logits(out[:, 0], on[part], reduction='none')
         b = of.kl_div(out[:, 1:].log_softmax(-1), ways[part], reduction='none').sum(-1)
         return hard(out, part) + SOFT * ((a + b) * weight[part]).mean()
     read_by_student = few(every, rows, a.few) if a.few else every
-    small = trained(small, own, read_by_student, taught, FEW if a.few else STUDENT, 'student', a.steps)
+    small = trained(small, own, read_by_student, taught, FEW if a.few else (a.epochs, *STUDENT[1:]), 'student', a.steps, a.seconds)
     odds = read(small, own, tests)[tests]
     tell('after', odds)
-    np.savez_compressed(a.out / 'odds.npz', teachers=said[tests].astype(np.float16), student=odds.astype(np.float16))
+    a.out.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(a.out / 'odds.npz', large=said[tests].astype(np.float16), student=odds.astype(np.float16))
     mine = lambda name: not name.startswith('bert') or 'encoder.layer.' in name and int(name.split('.')[3]) >= FROZEN
     torch.save({name: w.half().cpu() for name, w in small.state_dict().items() if mine(name)}, a.out / 'stance.pt')
     machine = torch.cuda.get_device_name() if device == 'cuda' else 'cpu'

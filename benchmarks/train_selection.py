@@ -2,8 +2,9 @@
 
     python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY bioasq=LIBRARY both=LIBRARY
                                                                            what is learnt from (NAME= alone: the demo notes)
-    python benchmarks/teach_selection.py DIR --teacher FOLDER --out TAUGHT     on a GPU: large networks learn, a small one from them
-    python benchmarks/train_selection.py ship DIR TAUGHT/own4 [--out FOLDER]    the network with its card, and the column left_out
+    python benchmarks/teach_large.py ...                                   a large network learns; on a GPU
+    python benchmarks/teach_selection.py DIR --said SAID --out TAUGHT      a small one learns from it, on the GPU too
+    python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of four kinds. Written ones: questions that sessions of a language
 model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels; a fifth tell of a person first);
@@ -13,7 +14,7 @@ questions of the tests of earlier days (answer_grades.tsv). Graded ones: sentenc
 graded by somebody blind (quote_grades.tsv). Those of papers: questions written for a paper, beside sentences of it that answer, are of some
 use, or do not answer, as the writer graded them (paper_questions.tsv). And others that nobody judged, sentences of notes and of papers
 near to all these questions: what the large network says of them is passed on.
-Which are near is told where the GPU is, by the vectors of the large network's base.
+Which are near is told by the vectors of the encoder in the package.
 One patients' question in five is kept from both networks. The log odds of the small one for its sentences, the mean of both wordings of the
 question, go into the column left_out of quote_grades.tsv, which quote_weights.py weighs beside the other signs; of the others it is empty.
 """
@@ -24,7 +25,7 @@ import random
 import re
 import shutil
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,8 @@ from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.library import Library
 from cpqa.passages.sentences import sentences
 from cpqa.pipeline import asked_in
+from cpqa.retrieval.encoder_contracts import directions
+from cpqa.retrieval.encoders import EmbeddedEncoder
 from cpqa.retrieval.openvino_models import About, DataUsed, Measured, shipped
 from cpqa.retrieval.patient_words import in_literature
 from cpqa.training.recipe import made_with
@@ -49,6 +52,9 @@ LABELS = ROOT / 'benchmarks' / 'labels'
 FROZEN, TOKENS = 2, 160
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts, as in teach_selection.py
 OF_PAPERS = 15_000                       # sentences of papers, drawn
+WRITTEN = .6                             # the share of the written questions that is drawn
+NEAR, FAR, SAME = 2, 1, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
+OPEN = {'notes': (4, 2), 'papers': (4, 2)}   # sentences that nobody judged: of the nearest twenty, and of the forty after them
 LIMITS = ('It says how well a sentence answers, not whether the sentence is true.',
           'It learnt from English: from our own notes, and from trials.')
 
@@ -74,6 +80,25 @@ def written(notes: list[dict]) -> list[dict]:
     at = ((r['question'], own.get((r['doc'], int(r['sentence'])))) for r in rows)
     return [{'kind': 'written', 'question': question, 'worth': 1.0, 'weight': 1.0, **{k: t[k] for k in ('doc', 'text', 'title')}}
             for question, t in at if t]
+
+
+def beside(rows: list[dict], asked: list[dict], texts: list[dict]) -> list[dict]:
+    "Sentences near to each question: for written ones some that are not their own, and for all some that nobody judged."
+    rng, out, encoder = random.Random(0), [], EmbeddedEncoder()
+    vectors = lambda some, side: directions(encoder.encode(some, side), encoder.describe().get('similarity'))
+    questions, own = vectors([q['asked'] for q in asked], 'query'), {r['question']: r for r in rows if r['kind'] == 'written'}
+    for place, (some, more) in OPEN.items():
+        here = [t for t in texts if t['place'] == place]
+        near = vectors([t['text'] for t in here], 'document') + vectors([f"{t['title']}. {t['text']}" for t in here], 'document')
+        for q, vector in zip(asked, questions):
+            order = np.argsort(-(near @ vector), kind='stable')[:82].tolist()
+            row = lambda i, kind, worth=0.0, weight=0.0: q | {'said': here[i]['said'], 'kind': kind, 'worth': worth, 'weight': weight}
+            if place == 'notes' and (r := own.get(q['question'])):
+                same, other = ([i for i in order if (here[i]['doc'] == r['doc']) == mine] for mine in (True, False))
+                out += [row(i, 'written', SAME, .5) for i in [i for i in same if here[i]['text'] != r['text']][:1]]
+                out += [row(i, 'written', .05, 1.0) for i in rng.sample(other[:12], NEAR) + rng.sample(other[12:], FAR)]
+            out += [row(i, 'open') for i in rng.sample(order[:20], some) + rng.sample(order[20:60], more)]
+    return out
 
 
 def text_of(d, r: dict) -> str: return ' '.join(d.text[slice(*room.standing(d, (int(r['start']), int(r['end']))))].split())
@@ -118,21 +143,21 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     notes = texts(documents['demo'].values(), 'notes')
     of_papers_alone = {id: d for name, of in documents.items() if name != 'demo' for id, d in of.items()}   # a library may hold another
     papers = texts(of_papers_alone.values(), 'papers', OF_PAPERS, (40, 420))
-    rows = graded(documents) + written(notes) + judged(documents) + of_papers(documents)
+    rows = graded(documents) + [r for r in written(notes) if rng.random() < WRITTEN] + judged(documents) + of_papers(documents)
     of = {q: id for id, q in learnt_from()}
     asked = {q: {'question': q, 'asked': in_literature(q), 'also': [q, slipped(q, rng)], 'id': of.get(q, '')}
              for q in dict.fromkeys([*of, *(r['question'] for r in rows)])}
     out.mkdir(parents=True, exist_ok=True)
     with_said = lambda r: r | {'said': sentence_and_title(r['text'], r['title'])}
-    for name, some in (('pairs', (with_said(asked[r['question']] | r) for r in rows)), ('texts', map(with_said, notes + papers)),
-                       ('asked', asked.values())):
-        with open(out / f'{name}.jsonl', 'w', encoding='utf-8') as f: f.writelines(json.dumps(r) + '\n' for r in some)
+    rows = [with_said(asked[r['question']] | r) for r in rows]
+    rows += beside(rows, list(asked.values()), [with_said(t) for t in notes + papers])
+    with open(out / 'pairs.jsonl', 'w', encoding='utf-8') as f: f.writelines(json.dumps(r) + '\n' for r in rows)
     below = {f'bert.{name}': w for name, w in all_layers('stance').items() if not name.startswith('encoder.layer.')
              or int(name.split('.')[2]) < FROZEN}
     torch.save({name: w.half() for name, w in (below | above('answer', FROZEN)).items()}, out / 'begun.pt')
     shutil.copy(shipped('stance') / 'tokenizer.json', out)
     (out / 'tokenizer_config.json').write_text(json.dumps({'tokenizer_class': 'BertTokenizerFast', 'model_max_length': 512}))
-    print({kind: sum(r['kind'] == kind for r in rows) for kind in ('written', 'judged', 'graded', 'papers')})
+    print(Counter(r['kind'] for r in rows))
 
 
 def ship(folder: Path, taught: Path, out: Path):
