@@ -28,8 +28,8 @@ from cpqa.retrieval.encoders import EmbeddedEncoder
 FILE, SOFT, PARTS = ROOT / 'cpqa' / 'data' / 'situations.json', 10, 10
 LOOKED = {**dict.fromkeys(('ma', 'mb', 'ca', 'cb', 'sa', 'sb'), ('side effect', 'mixing', 'children')),
           **dict.fromkeys(('ga', 'gb'), ('sign',)), **dict.fromkeys(('mc', 'md'), ('mixing',)),
-          **dict.fromkeys(('sc', 'sd'), ('side effect',))}
-BARS = {'stopping': .5, 'sign': .2, 'side effect': .3, 'mixing': .3, 'children': .3, 'dying': .3}
+          **dict.fromkeys(('sc', 'sd'), ('side effect',)), **dict.fromkeys(('da', 'db', 'dc'), ('dying',))}
+BARS = {'stopping': .5, 'sign': .2, 'side effect': .3, 'mixing': .3, 'children': .3, 'dying': .4}
 
 
 def learnt(x: np.ndarray, y: np.ndarray) -> LogisticRegression: return LogisticRegression(C=SOFT, max_iter=3000).fit(x, y)
