@@ -263,7 +263,8 @@ def learn(folder: Path, out: Path, seconds: float, steps: int):
     tests = [dict(zip(('at', 'kind', 'way', 'finding', 'group'), t)) for t in json.loads((folder / 'tests.json').read_text())]
     said = odds[[t['at'] for t in tests], :4].astype(float)
     told = {'figures': figures(tests, said), 'steps': done, 'seconds': round(trained),
-            'layers': len(network.layers), 'device': torch.cuda.get_device_name() if device == 'cuda' else 'cpu', 'torch': torch.__version__}
+            'layers': len(network.layers), 'device': torch.cuda.get_device_name() if device == 'cuda' else 'cpu',
+            'torch': torch.__version__}
     (out / 'figures.json').write_text(json.dumps(told))
     print(json.dumps(told), flush=True)
 

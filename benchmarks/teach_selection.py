@@ -9,7 +9,7 @@ The student begins as the network in the package, with a copy of its last layer 
 wordings of the question, those that nobody graded too. Each weighs in with what the large network says of it, and those that were labelled
 with their label as well. Questions for one paper in four, and one in five of patients' questions, are kept from all of it (`left_aside`):
 what is said of them is told, of patients' questions only as far as the network in the package had not learnt from them earlier.
-TAUGHT gets answer.pt and odds.json, with what is said of the graded sentences left out. --steps is the most of the training.
+TAUGHT gets answer.pt and figures.json. --steps is the most of the training.
 """
 import argparse
 import json
@@ -115,7 +115,7 @@ def trained(network, pairs: Pairs, rows: np.ndarray, loss_of, settings, told: st
     return network.eval()
 
 
-@torch.inference_mode()
+@torch.no_grad()   # not inference mode: a buffer made there cannot be learnt with
 def read(network, pairs: Pairs, rows: np.ndarray) -> np.ndarray:
     "What the network says of these rows; of all others nought. There is one at least."
     order = rows[np.argsort(pairs.lengths[rows], kind='stable')]
@@ -147,6 +147,33 @@ def auroc(high: np.ndarray, low: np.ndarray) -> float:
     return float((np.searchsorted(order, high, 'left') + np.searchsorted(order, high, 'right')).mean() / 2 / max(1, len(low)))
 
 
+def tested(rows: list[dict]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    "The rows of each test, and whether a row is of a question from which no network learnt."
+    aside, kind, place = np.array(left_aside(rows)), np.array([r['kind'] for r in rows]), np.array([r.get('library', '') for r in rows])
+    fresh = np.array([bool(o) and r['kind'] == 'graded' and r['id'][0] in FRESH for r, o in zip(rows, aside)])
+    return {'papers': np.flatnonzero(aside & (kind == 'papers'))} | {str(p): np.flatnonzero(fresh & (place == p))
+                                                                      for p in dict.fromkeys(place[fresh])}, fresh
+
+
+def told(odds: np.ndarray, rows: list[dict], tests: dict[str, np.ndarray]) -> dict[str, float]:
+    "How well the log odds tell what is of use from what is not, in each test."
+    use = np.array([label_of(r) > .5 for r in rows])
+    return {p: round(auroc(odds[some[use[some]]], odds[some[~use[some]]]), 4) for p, some in tests.items()}
+
+
+def both_wordings(network, pairs: Pairs, rows: np.ndarray) -> np.ndarray:
+    "The mean of what is said of these rows in both wordings of the question, the second half of the pairs; of others nought."
+    n = len(pairs.lengths) // 2
+    return read(network, pairs, np.concatenate([rows, rows + n])).reshape(2, n).mean(0)
+
+
+def as_student(folder: Path, rows: list[dict]) -> tuple[dict, Pairs, object]:
+    "The weights that a student begins as, its pairs in both wordings, and its tokenizer."
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    begun = {name: w.float() for name, w in torch.load(folder / 'begun.pt', weights_only=True).items()}
+    return begun, Pairs(tokenizer, [*rows, *(r | {'asked': r['question']} for r in rows)], kept=folder / 'tokens.npz'), tokenizer
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('pairs', type=Path, help='a folder of `train_selection.py pairs`')
@@ -160,21 +187,16 @@ def main():
     rows, said = [json.loads(line) for line in open(a.pairs / 'pairs.jsonl', encoding='utf-8')], np.load(a.said).astype(float)
     kind = np.array([r['kind'] for r in rows])
     label, known = (torch.tensor([value(r) for r in rows], device=device) for value in (label_of, weight_of))
-    use, aside, loss = label.cpu().numpy() > .5, np.array(left_aside(rows)), of.binary_cross_entropy_with_logits
+    aside, loss = np.array(left_aside(rows)), of.binary_cross_entropy_with_logits
     of_some = lambda *kinds: np.flatnonzero(np.isin(kind, kinds) & ~aside)
-    tests, figures = {'papers': np.flatnonzero(aside & (kind == 'papers'))}, {}
-    fresh = np.array([bool(o) and r['kind'] == 'graded' and r['id'][0] in FRESH for r, o in zip(rows, aside)])
-    place = np.array([r.get('library', '') for r in rows])
-    tests |= {str(p): np.flatnonzero(fresh & (place == p)) for p in dict.fromkeys(place[fresh])}
-    test = np.concatenate([*tests.values(), np.flatnonzero(aside & (kind == 'graded') & ~fresh)])
+    tests, fresh = tested(rows)
+    test, figures = np.concatenate([*tests.values(), np.flatnonzero(aside & (kind == 'graded') & ~fresh)]), {}
     def tell(name: str, odds: np.ndarray):
-        figures[name] = {p: round(auroc(odds[some[use[some]]], odds[some[~use[some]]]), 4) for p, some in tests.items()}
+        figures[name] = told(odds, rows, tests)
         print(name, figures[name], f'{time.time() - start:.0f} s', flush=True)
 
     tell('the large network', said)
-    tokenizer, begun = AutoTokenizer.from_pretrained(a.pairs), torch.load(a.pairs / 'begun.pt', weights_only=True)
-    n, pairs = len(rows), Pairs(tokenizer, [*rows, *(r | {'asked': r['question']} for r in rows)], kept=a.pairs / 'tokens.npz')
-    both = lambda network: read(network, pairs, np.concatenate([test, test + n])).reshape(2, n).mean(0)
+    (begun, pairs, tokenizer), n = as_student(a.pairs, rows), len(rows)
     soft = torch.tensor(np.nan_to_num(said), dtype=torch.float, device=device).sigmoid()
     def taught(out, part):
         at = part % n
@@ -182,18 +204,16 @@ def main():
     every, others = of_some('graded'), np.flatnonzero(~aside & (kind != 'graded') & ~np.isnan(said))
     once = others + n * np.random.default_rng(0).integers(0, 2, len(others))
     torch.manual_seed(0)
-    student = Student({name: w.float() for name, w in begun.items()}, tokenizer, a.own)
-    tell('before', both(student))
+    student = Student(begun, tokenizer, a.own)
+    tell('before', both_wordings(student, pairs, test))
     student = trained(student, pairs, np.concatenate([every, every + n, once]), taught, STUDENT, 'student', a.steps, a.seconds)
-    odds = both(student)
-    tell('after', odds)
+    tell('after', both_wordings(student, pairs, test))
     a.out.mkdir(parents=True, exist_ok=True)
     mine = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
     torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if mine(name)}, a.out / 'answer.pt')
-    (a.out / 'odds.json').write_text(json.dumps({
-        'figures': figures, 'n': {p: len(some) for p, some in tests.items()}, 'pairs': dict(Counter(kind[~aside].tolist())), 'own': a.own,
-        'device': torch.cuda.get_device_name() if device == 'cuda' else 'cpu', 'torch': torch.__version__,
-        'left_out': {str(rows[i]['row']): round(float(odds[i]), 3) for i in np.flatnonzero(fresh)}}))
+    (a.out / 'figures.json').write_text(json.dumps({
+        'figures': figures, 'pairs': dict(Counter(kind[[*every, *others]].tolist())), 'own': a.own,
+        'device': torch.cuda.get_device_name() if device == 'cuda' else 'cpu', 'torch': torch.__version__}))
 
 
 if __name__ == '__main__': main()

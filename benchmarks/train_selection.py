@@ -15,8 +15,9 @@ graded by somebody blind (quote_grades.tsv). Those of papers: questions written 
 use, or do not answer, as the writer graded them (paper_questions.tsv). And others that nobody judged, sentences of notes and of papers
 near to all these questions: what the large network says of them is passed on.
 Which are near is told by the vectors of the encoder in the package.
-One patients' question in five is kept from both networks. The log odds of the small one for its sentences, the mean of both wordings of the
-question, go into the column left_out of quote_grades.tsv, which quote_weights.py weighs beside the other signs; of the others it is empty.
+One patients' question in five is kept from both networks. What ships may be the mean of the weights that it began as and those taught
+(`--share`). Its log odds for these sentences, the mean of both wordings of the question, go into the column left_out of quote_grades.tsv,
+which quote_weights.py weighs beside the other signs; of the others it is empty.
 """
 import argparse
 import csv
@@ -34,6 +35,7 @@ from common import ROOT, save
 from danger import mistyped
 from heads import Head, above, all_layers, own_layers
 from quote_weights import grades, learnt_from, named, table
+from teach_selection import Student, as_student, both_wordings, tested, told
 from tokenizers import Tokenizer
 
 from cpqa.answering import quoting_reader as room
@@ -160,35 +162,41 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     print(Counter(r['kind'] for r in rows))
 
 
-def ship(folder: Path, taught: Path, out: Path):
-    rows = [json.loads(line) for line in (folder / 'pairs.jsonl').read_text().splitlines()]
-    told = json.loads((taught / 'odds.json').read_text())
-    state, head = torch.load(taught / 'answer.pt', map_location='cpu', weights_only=True), Head(own_layers('stance', FROZEN), 1)
+def ship(folder: Path, taught: Path, out: Path, share: float):
+    rows = [json.loads(line) for line in open(folder / 'pairs.jsonl', encoding='utf-8')]
+    made = json.loads((taught / 'figures.json').read_text())
+    begun, pairs, tokenizer = as_student(folder, rows)
+    state = {name: share * w.float() + (1 - share) * begun[name]
+             for name, w in torch.load(taught / 'answer.pt', map_location='cpu', weights_only=True).items()}
+    (tests, fresh), network = tested(rows), Student(begun | state, tokenizer, made['own'])
+    odds = both_wordings(network, pairs, np.unique(np.concatenate(list(tests.values()))))
+    made['figures']['ships'] = told(odds, rows, tests)
+    head = Head(own_layers('stance', FROZEN), 1)
     place = lambda name: name.replace('bert.encoder.layer.', '')
     layers = {f'{int(n) - FROZEN}.{rest}': w.float() for name, w in state.items() if name.startswith('bert')
               for n, _, rest in [place(name).partition('.')]}
     head.layers.load_state_dict(layers)
     head.head.load_state_dict({name.removeprefix('head.'): w.float() for name, w in state.items() if name.startswith('head.')})
-    left_out, every = told['left_out'], table('quote_grades.tsv')
+    left_out = {rows[i]['row']: round(float(odds[i]), 3) for i in np.flatnonzero(fresh)}
+    every = table('quote_grades.tsv')
     with open(LABELS / 'quote_grades.tsv', 'w', encoding='utf-8', newline='') as f:
         table_out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
         table_out.writeheader()
-        for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(str(n), '')})
-    count = told['pairs']
-    used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', sum(r['kind'] == 'written' for r in rows),
-                     'by sessions of a language model'),
+        for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(n, '')})
+    count = made['pairs']
+    n = sum(r['kind'] == 'written' and r['worth'] == 1 for r in rows)
+    used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', n, 'by sessions of a language model'),
             DataUsed('questions written for papers', 'Apache-2.0', len({r['question'] for r in rows if r['kind'] == 'papers'}),
                      'by sessions of a language model, which graded the sentences of the paper'),
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', count['graded'], 'graded by sessions of a language model'),
-            DataUsed('what a network of 110 million weights says, taught by notes and grades', 'Apache-2.0',
-                     sum(told['pairs'].values()), 'of pairs many of which nobody judged; its base is all-mpnet-base-v2'))
-    figures = [Measured(f'AUROC in {name}, of use or not, of questions left out', value, told['n'][name])
-               for name, value in told['figures']['after'].items()]
+            DataUsed('what a network of 842 million weights says, taught by notes and grades', 'Apache-2.0', sum(count.values()),
+                     'of pairs many of which nobody judged; its base is the first 18 layers of Qwen2.5-Coder-1.5B-Instruct'))
+    figures = [Measured(f'AUROC in {name}, of use or not, of questions left out', value, len(tests[name]))
+               for name, value in made['figures']['ships'].items()]
     about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (), tuple(figures),
                   made_with(), ' '.join(['python', 'benchmarks/train_selection.py', *sys.argv[1:]]), LIMITS)
-    tokenizer = Tokenizer.from_file(str(shipped('stance') / 'tokenizer.json'))
-    prepare_answer(head, tokenizer, out, max_tokens=TOKENS, about=about)
-    save('answer_selection', told['figures'] | {'pairs': count, 'taught on': told['device'], 'torch there': told['torch'],
+    prepare_answer(head, Tokenizer.from_file(str(shipped('stance') / 'tokenizer.json')), out, max_tokens=TOKENS, about=about)
+    save('answer_selection', made['figures'] | {'share': share, 'pairs': count, 'taught on': made['device'], 'torch there': made['torch'],
                                                 'bytes': sum(f.stat().st_size for f in out.iterdir())}, ('cpqa', 'openvino', 'torch'))
 
 
@@ -197,10 +205,11 @@ def main():
     parser.add_argument('what', choices=('pairs', 'ship'))
     parser.add_argument('folder', type=Path)
     parser.add_argument('rest', nargs='+', help='libraries; or the folder of teach_selection.py')
+    parser.add_argument('--share', type=float, default=1, help='of the taught weights; the rest is of those that it began as')
     parser.add_argument('--out', type=Path, default=ROOT / 'cpqa' / 'data' / 'models' / 'answer')
     a = parser.parse_args()
     if a.what == 'pairs': pairs(a.folder, named(a.rest))
-    else: ship(a.folder, Path(a.rest[0]), a.out)
+    else: ship(a.folder, Path(a.rest[0]), a.out, a.share)
 
 
 if __name__ == '__main__': main()
