@@ -7,8 +7,9 @@ MODEL is Qwen2.5-Coder-1.5B-Instruct (Apache-2.0), whose first layers learn, all
 wrote and ANSWER what `train_selection.py pairs` wrote. A pair is a line with the claim or question, one with the passage, and a last word,
 over which a head stands: whether the passage carries the finding and which way it speaks of a claim; whether it answers a question. Both
 tasks are learnt at once, in one pass over the pairs or until the seconds are over (the rates fall with whichever comes first).
-PACKED gets weights.bin, the blocks of the file as they are, and tokens.npz; `learn` needs torch and numpy alone. SAID gets stance.npy and
-answer.npy, five outputs for each pair that was read and not a number for the others, and figures.json.
+PACKED gets all that `learn` needs: weights.bin (the blocks of the file as they are) with index.json, packed.npz (the pairs as tokens) and
+tests.json; it runs where torch, numpy and transformers are. SAID gets stance.npy (finding; no, unclear, yes) and answer.npy (answers), a
+row for each pair, not a number where it was not read, and figures.json.
 """
 import argparse
 import json
@@ -82,9 +83,10 @@ def pack(gguf: Path, stance: Path, answer: Path, out: Path, layers: int):
             flat.append(np.array(ids, dtype=np.int32))
             lengths.append(len(ids))
     used, own = np.unique(np.concatenate(flat), return_inverse=True)
+    if len(used) > 1 << 16: raise SystemExit(f'{len(used)} different tokens: 65,536 at most')
     columns = {name: np.array([r[name] for r in rows], dtype=kind) for name, kind in
                (('learn', np.int8), ('finding', np.int8), ('way', np.int8), ('label', np.float32), ('weight', np.float32))}
-    np.savez_compressed(out / 'tokens.npz', flat=own.astype(np.uint16), lengths=np.array(lengths, dtype=np.uint16),
+    np.savez_compressed(out / 'packed.npz', flat=own.astype(np.uint16), lengths=np.array(lengths, dtype=np.uint16),
                         answer=np.array([r['task'] == 'answer' for r in rows]), **columns)
     tests = [i for i, r in enumerate(rows) if r['task'] == 'stance' and r['kind'].startswith(MEASURED)]
     (out / 'tests.json').write_text(json.dumps([[i, rows[i]['kind'], rows[i]['way'], rows[i]['finding'], rows[i]['group']] for i in tests]))
@@ -101,7 +103,7 @@ def pack(gguf: Path, stance: Path, answer: Path, out: Path, layers: int):
             f.write(np.ascontiguousarray(data).tobytes())
     (out / 'index.json').write_text(json.dumps(index))
     print(len(rows), len(used), int(np.sum(columns['learn'], dtype=int)), sum(bool(n) for n in lengths), sum(lengths),
-          (out / 'weights.bin').stat().st_size, (out / 'tokens.npz').stat().st_size)
+          (out / 'weights.bin').stat().st_size, (out / 'packed.npz').stat().st_size)
 
 
 def numbers(raw: torch.Tensor, kind: int, shape: list[int]) -> torch.Tensor:
@@ -174,9 +176,9 @@ class Large(torch.nn.Module):
 
 
 class Tokens:
-    "The pairs of tokens.npz, on the device."
+    "The pairs of packed.npz, on the device."
     def __init__(self, folder: Path):
-        held = np.load(folder / 'tokens.npz')
+        held = np.load(folder / 'packed.npz')
         self.lengths, self.flat = held['lengths'].astype(np.int64), torch.from_numpy(held['flat'].astype(np.int32)).to(device)
         self.starts = torch.from_numpy(np.cumsum(self.lengths) - self.lengths).to(device)
         self.learn, self.answer = held['learn'], held['answer']
@@ -278,6 +280,7 @@ def main():
     parser.add_argument('--seconds', type=float, default=240, help='of learning, at most')
     parser.add_argument('--steps', type=int, default=0, help='of learning, at most; 0: all')
     a = parser.parse_args()
+    if a.what == 'learn' and not a.out: parser.error('learn needs --out, a folder for what it says')
     if a.what == 'pack': pack(*a.paths, a.layers)
     else: learn(*a.paths, a.out, a.seconds, a.steps)
 

@@ -1,11 +1,11 @@
 """Teaches the answer network what a large network says of questions and sentences, and what is known of them.
 
-    python benchmarks/teach_selection.py PAIRS --said answer.npy --out TAUGHT [--own 4]      (a minute on an H100)
+    python benchmarks/teach_selection.py PAIRS --said answer.npy --out TAUGHT      (a minute on an H100)
 
 PAIRS is what `train_selection.py pairs` wrote, answer.npy what teach_large.py says of them. It needs torch, transformers and tokenizers
 alone, so that it runs where cpqa is not installed.
 
-The student begins as the network in the package, with a copy of its last layer for each that --own has more, and reads each pair in both
+The student begins as the network in the package, and reads each pair in both
 wordings of the question, those that nobody graded too. Each weighs in with what the large network says of it, and those that were labelled
 with their label as well. Questions for one paper in four, and one in five of patients' questions, are kept from all of it (`left_aside`):
 what is said of them is told, of patients' questions only as far as the network in the package had not learnt from them earlier.
@@ -13,7 +13,6 @@ TAUGHT gets answer.pt and figures.json. --steps is the most of the training.
 """
 import argparse
 import json
-import random
 import time
 import zlib
 from collections import Counter
@@ -64,6 +63,7 @@ class Pairs:
             held = {name: np.concatenate(told[name]).astype(np.uint16) for name in ('input_ids', 'token_type_ids') if name in told}
             held['lengths'] = np.array([len(ids) for ids in told['input_ids']])
             if kept: np.savez_compressed(kept, **held)
+        if len(held['lengths']) != len(rows): raise SystemExit(f'{kept} is of other pairs: delete it')
         self.hold(tokenizer, held)
 
     def hold(self, tokenizer, held: dict):
@@ -181,7 +181,6 @@ def main():
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--steps', type=int, default=0, help='at most; 0: all')
     parser.add_argument('--seconds', type=float, default=0, help='of the training, at most; 0: all')
-    parser.add_argument('--own', type=int, default=4)
     a = parser.parse_args()
     start = time.time()
     rows, said = [json.loads(line) for line in open(a.pairs / 'pairs.jsonl', encoding='utf-8')], np.load(a.said).astype(float)
@@ -189,8 +188,8 @@ def main():
     label, known = (torch.tensor([value(r) for r in rows], device=device) for value in (label_of, weight_of))
     aside, loss = np.array(left_aside(rows)), of.binary_cross_entropy_with_logits
     of_some = lambda *kinds: np.flatnonzero(np.isin(kind, kinds) & ~aside)
-    tests, fresh = tested(rows)
-    test, figures = np.concatenate([*tests.values(), np.flatnonzero(aside & (kind == 'graded') & ~fresh)]), {}
+    tests, figures = tested(rows)[0], {}
+    test = np.unique(np.concatenate([*tests.values()]))
     def tell(name: str, odds: np.ndarray):
         figures[name] = told(odds, rows, tests)
         print(name, figures[name], f'{time.time() - start:.0f} s', flush=True)
@@ -204,7 +203,7 @@ def main():
     every, others = of_some('graded'), np.flatnonzero(~aside & (kind != 'graded') & ~np.isnan(said))
     once = others + n * np.random.default_rng(0).integers(0, 2, len(others))
     torch.manual_seed(0)
-    student = Student(begun, tokenizer, a.own)
+    student = Student(begun, tokenizer)
     tell('before', both_wordings(student, pairs, test))
     student = trained(student, pairs, np.concatenate([every, every + n, once]), taught, STUDENT, 'student', a.steps, a.seconds)
     tell('after', both_wordings(student, pairs, test))
@@ -212,7 +211,7 @@ def main():
     mine = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN
     torch.save({name: w.half().cpu() for name, w in student.state_dict().items() if mine(name)}, a.out / 'answer.pt')
     (a.out / 'figures.json').write_text(json.dumps({
-        'figures': figures, 'pairs': dict(Counter(kind[[*every, *others]].tolist())), 'own': a.own,
+        'figures': figures, 'pairs': dict(Counter(kind[[*every, *others]].tolist())),
         'device': torch.cuda.get_device_name() if device == 'cuda' else 'cpu', 'torch': torch.__version__}))
 
 

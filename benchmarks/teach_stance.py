@@ -93,7 +93,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('pairs', type=Path, help='a folder of `taught_stance.py pairs`')
     parser.add_argument('--said', type=Path, required=True, help='stance.npy of teach_large.py')
-    parser.add_argument('--few', type=int, help='the pairs of so many epochs are read once: half an hour each on two cores')
+    parser.add_argument('--few', type=int, help='in place of --epochs, the pairs of so many are read once: half an hour each on two cores')
     parser.add_argument('--epochs', type=int, default=STUDENT[0])
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--steps', type=int, default=0, help='at most')
@@ -123,7 +123,7 @@ def main():
     small = Small({n: w.float() for n, w in torch.load(a.pairs / 'begun.pt', weights_only=True).items()},
                   torch.load(a.pairs / 'truth.pt', weights_only=True), tokenizer)
     own = Pairs(tokenizer, rows, most=TOKENS, kept=a.pairs / 'tokens.npz')
-    tell('before', read(small.to(device), own, tests)[tests])   # moved before it is read: a buffer made while reading cannot be learnt with
+    tell('before', read(small.to(device), own, tests)[tests])
     tell('large', said[tests])
     soft = torch.tensor(np.nan_to_num(said), dtype=torch.float, device=device)
     on, ways = soft[:, 0].sigmoid(), soft[:, 1:].softmax(-1)

