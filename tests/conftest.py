@@ -36,17 +36,17 @@ class Unreported:
 
 sys.meta_path.insert(0, Unreported)
 
-# CPQA_NIGHTLY=1 python -m pytest: all real articles and questions, and ten times the examples.
+# CPQA_NIGHTLY=1 python -m pytest: all real articles and questions, and far more examples.
 NIGHTLY = os.environ.get('CPQA_NIGHTLY', '') not in ('', '0')
 
 # A slow machine is no bug; everything else is as Hypothesis sets it (in CI it draws the same examples each time).
-settings.register_profile('cpqa', settings(), deadline=None, max_examples=200 if NIGHTLY else 20,
+settings.register_profile('cpqa', settings(), deadline=None, max_examples=200 if NIGHTLY else 14,
                           suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile('cpqa')
 
 
-def examples(nightly: int, daily: int = 20) -> settings:
-    "How many examples a property is tried on, at night and otherwise, where the 200 and 20 of the profile do not fit."
+def examples(nightly: int, daily: int = 14) -> settings:
+    "How many examples a property is tried on, at night and otherwise, where the 200 and 14 of the profile do not fit."
     return settings(max_examples=nightly if NIGHTLY else min(daily, nightly))
 
 
