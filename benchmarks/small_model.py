@@ -4,16 +4,15 @@
                                      [--record FILE [--no-prompts]] [--replay FILE]
 
 LIBRARY is one of bioasq_beir's corpus, built by `cpqa index build`. Questions of five kinds are drawn with a fixed seed and asked in turn
-by the pipeline as `cpqa ask` does: yes/no, factoid, list and summary of BioASQ's round 10, and as a fifth multiple choice, cancer questions
+as `cpqa ask --llm` does: yes/no, factoid, list and summary of BioASQ's round 10, and as a fifth multiple choice, cancer questions
 of MMLU, MedQA and MedMCQA in turn, for which nobody named papers. After so many minutes no further one is begun, and `asked` says how many
 were. With --claims the confirmed and unconfirmed claims are written to a file, with their quotes, for people to label.
 
-Where none of the model's claims holds, sentences of the papers answer (`quoted instead`). `errors` are exceptions, and models that were
-silent or wrote nothing that can be read; `without an answer though evidence held one` counts answers that ended without a confirmed claim
-while a paper that the experts named was among those shown; `claims shown twice` counts claims of one answer that say the same. `papers
+Where none of the model's claims holds, or too little was found to ask it (`too thin to ask`), sentences of the papers answer (`quoted
+instead`). `errors` are exceptions, and models that were silent or wrote nothing that can be read; `without an answer though evidence held
+one` counts those without a confirmed claim or a sentence while a paper that the experts named was among those shown, or among those
+found, where the model was not asked; `claims shown twice` counts claims of one answer that say the same. `papers
 right` are answers that cite a paper the experts named. `asked once more`, `rescued` and `found by the nearest span` say what it took.
-The model is always asked here, while `cpqa ask` declines before where what was found is too thin; how often that would have been is
-`too thin for cpqa ask`.
 """
 import argparse
 import json
@@ -25,12 +24,14 @@ import numpy as np
 from common import DATA, PACKAGES, bioasq_questions, cancer_questions, quantiles, save
 from paper_answers import Once
 
-from cpqa.answering.abstention import ABSTAIN_BELOW
+from cpqa import CancerQA
+from cpqa.answering.readers import Reading
 from cpqa.core.llm_providers import language_model
 from cpqa.core.remarks import UNANSWERED
 from cpqa.core.text_analysis import ENGLISH
-from cpqa.evaluation.answer_systems import answering, as_asked, drawn_by_kind
+from cpqa.evaluation.answer_systems import as_asked, drawn_by_kind
 from cpqa.evaluation.datasets import load
+from cpqa.pipeline import Finding
 
 
 def five_kinds(n: int) -> list:
@@ -46,14 +47,16 @@ def five_kinds(n: int) -> list:
 def row(question, answer, seconds: float) -> dict:
     "What is counted of an answer."
     told, gold = answer.trace.get('model') or answer.trace.get('reader', {}), set(question.gold_pmids)
+    why = answer.why[0].kind if answer.why else ''
+    thin = 'too thin' in (why, told.get('why'))
+    shown = {e.passage.doc_id for e in answer.evidence} if thin else set(told.get('shown', ()))
     texts = [' '.join(ENGLISH.analyze(c.text)) for c in answer.claims]
     label = answer.label if answer.kind == 'choice' else next((k for k, text in question.options.items() if text == answer.label), '')
     return {'kind': question.kind, 'seconds': round(seconds, 1), 'abstained': answer.abstained,
-            'error': any(r.kind in UNANSWERED for r in answer.why), 'shown': bool(gold & set(told.get('shown', ()))),
+            'error': any(r.kind in UNANSWERED for r in answer.why), 'shown': bool(gold & shown),
             'right paper': bool(gold & set(answer.used_PMIDs)), 'twice': len(texts) - len(set(texts)), 'claims': len(texts),
             'held': sum(c.holds for c in answer.claims), 'near': sum(bool(c.differs) for c in answer.citations),
-            'tries': told.get('tries', 0), 'rescued': told.get('rescued', ''), 'why': answer.why[0].kind if answer.why else '',
-            'thin': answer.confidence is not None and answer.confidence < ABSTAIN_BELOW, 'quoted': 'model' in answer.trace,
+            'tries': told.get('tries', 0), 'rescued': told.get('rescued', ''), 'why': why, 'thin': thin, 'quoted': 'model' in answer.trace,
             'label': (label == question.gold) if question.gold and label else None,
             'tokens': answer.usage.get('output_tokens', 0)}
 
@@ -73,9 +76,7 @@ def summed(rows: list[dict]) -> dict:
             'answered': sum(not r['abstained'] for r in rows), 'quoted instead': sum(r['quoted'] for r in rows),
             'without an answer': dict(Counter(r['why'] for r in rows if r['abstained'])),
             'evidence held one': len(held), 'without an answer though evidence held one': sum(r['abstained'] for r in held),
-            'too thin for cpqa ask': sum(r['thin'] for r in rows),
-            'of these, evidence held one': sum(r['thin'] and r['shown'] for r in rows),
-            'too thin or without an answer, evidence held one': sum(r['thin'] or r['abstained'] for r in held),
+            'too thin to ask': sum(r['thin'] for r in rows),
             'claims': sum(r['claims'] for r in rows), 'claims confirmed': sum(r['held'] for r in rows),
             'claims shown twice': sum(r['twice'] for r in rows), 'papers right': sum(r['right paper'] for r in rows),
             'labels right': sum(labels), 'labels': len(labels), 'asked once more': sum(r['tries'] > 1 for r in rows),
@@ -89,7 +90,7 @@ def main(a):
     questions = [q for q in five_kinds(a.questions) if q.id not in before]
     llm = language_model(a.llm, timeout=600, replay=a.replay, window=8192)
     if a.record: llm = Once(llm, a.record, a.prompts)
-    qa, rows, begun = answering('confirmed', llm, a.library, passages=a.passages), [], time.monotonic()
+    qa, rows, begun = CancerQA(a.library, Finding(passages=a.passages), Reading(llm)), [], time.monotonic()
     for q in questions:
         if time.monotonic() - begun > 60 * a.minutes: break
         start, (kind, options) = time.monotonic(), as_asked(q)

@@ -53,7 +53,7 @@ from .answering.quoting_reader import among
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader
 from .answering.replies import Options
 from .answering.safety import help_for, language_note, words_alone, words_with_errors
-from .answering.situations import situation_notes, situations
+from .answering.situations import beside_the_dying, situation_notes, situations
 from .answering.support import ClaimSupport
 
 # %% ../nbs/pipeline.ipynb #59546868
@@ -271,9 +271,10 @@ class _Parts:
 # %% ../nbs/pipeline.ipynb #bae1a9ff
 class _Steps(_Parts):
     "The steps of a question's way, for who wants them one at a time."
-    def gather(self, question: str, timings: Timings) -> Gathered:
-        "The evidence for a question; the time of each stage goes into `timings`. Raises `CpqaError`."
-        return _gathered(self, question, timings)
+    def gather(self, question: str, timings: Timings, message: str = '') -> Gathered:
+        """The evidence for a question, of a `message` that may hold more; the time of each stage goes into `timings`. Raises
+        `CpqaError`."""
+        return _gathered(self, question, timings, message or question)
 
     def dual_path(self, known: Mapping[str, np.ndarray] = {}, source: SearchedSource | None = None) -> HSRDR:
         "The two routes over the source that the scope means; `known` holds vectors of texts that were embedded already."
@@ -470,7 +471,11 @@ def _told(stage: TwoStage, chosen: Selection, cut: dict[str, Any]) -> dict[str, 
             'stopped': chosen.stopped, 'ms': chosen.ms}
 
 # %% ../nbs/pipeline.ipynb #646b32ff
-def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
+def _fit(found: Retrieval, message: str, encoder: Encoder) -> Retrieval:
+    "What was found, less what would mislead or frighten beside somebody who is dying, where the message tells of that."
+    return replace(found, documents=tuple(beside_the_dying(found.documents, encoder))) if 'dying' in situations(message, encoder) else found
+
+def _gathered(qa: _Steps, question: str, t: Timings, message: str) -> Gathered:
     loaded, source = set(qa.engines.loading), opened_source(qa)
     stage = qa.two_stage()   # what cannot be had is refused before the search
     encoder, kept = source.encoder(), source.kept()
@@ -479,6 +484,7 @@ def _gathered(qa: _Steps, question: str, t: Timings) -> Gathered:
     with t.stage('embed_question'): forms = encoder.encode(both_forms(question), 'query')
     found = qa.dual_path(dict(zip(both_forms(question), forms)), source).retrieve(question)
     t.update(found.timings_ms)
+    with t.stage('situation'): found = _fit(found, message, encoder)
     if found.question != question:   # as it was meant: a corrected spelling matches what was written
         with t.stage('embed_question'): forms = encoder.encode(both_forms(found.question), 'query')
     with t.stage('rank_passages'):
@@ -505,7 +511,7 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
         raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
     message = message.encode('utf-8', 'replace').decode()
     if alone := words_alone(message): return _help(message, alone)
-    answer, *further = (_one_answered(qa, question, kind, options, on_text) for question in asked)
+    answer, *further = (_one_answered(qa, question, message, kind, options, on_text) for question in asked)
     kind_of_help, first = help_for(message)
     cited = [c.study for a in (answer, *further) for c in a.citations]
     if first and kind_of_help != 'dying' and {*cited} != {'information page'}: return _help(message, first)
@@ -514,23 +520,28 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
 
 # %% ../nbs/pipeline.ipynb #01e50134
+_INSTEAD = {'none confirmed': '{} Sentences of the papers are quoted instead.',
+            'too thin': 'The language model was not shown the papers, since they may not answer. Sentences of them are quoted instead.'}
+
 def _quoted_instead(qa: _Steps, answer: Answer, g: Gathered) -> Answer:
-    "Sentences of the papers, where none of a model's claims holds; the answer as it is where no sentence answers, or options are given."
-    if not answer.abstained or not answer.why or answer.why[0].kind != 'none confirmed' or g.kind == 'choice': return answer
+    "Sentences of the papers, where a model has no answer for one of these reasons; as it is where none answers, or options are given."
+    if qa.reading.model is None or not answer.abstained or not answer.why or g.kind == 'choice': return answer
+    if (why := answer.why[0].kind) not in _INSTEAD: return answer
     plain = replaced(qa.reading, llm=None, reader='', adaptive=False, check='')
     quoted = made_reader(Tools(plain, lambda: qa.support, lambda asked: asked)).read(g)
     if quoted.abstained: return answer
-    said = f'{in_words(answer.why[0])} Sentences of the papers are quoted instead.'
+    said = _INSTEAD[why].format(in_words(answer.why[0]))
     return replace(quoted, notes=(said, *quoted.notes), usage=answer.usage,
                    why=(*quoted.why, *answer.why[1:]), timings_ms={**quoted.timings_ms, **answer.timings_ms},   # of a second reading
-                   trace={**quoted.trace, 'model': answer.trace['reader'] | {'why': 'none confirmed'}})
+                   trace={**quoted.trace, 'model': answer.trace['reader'] | {'why': why}})
 
 _MEANS = re.compile(r'\b(?:mean|means|meaning|meant|what (?:is|are|does)|what\'?s|explain)\b', re.I)
 
-def _one_answered(qa: _Steps, question: str, kind: AnswerKind | None, options: Options, on_text: Callable[[str], Any] | None) -> Answer:
+def _one_answered(qa: _Steps, question: str, message: str, kind: AnswerKind | None, options: Options,
+                  on_text: Callable[[str], Any] | None) -> Answer:
     t, whole, found = Timings(), Timings(), list[Gathered]()
     def look(asked: Gathered) -> Gathered:
-        with whole.stage('look'): g = qa.gather(asked.question, t)
+        with whole.stage('look'): g = qa.gather(asked.question, t, message)
         found.append(g._replace(kind=asked.kind, options=asked.options, on_text=asked.on_text))
         return found[-1]
     asked = Gathered(question, kind=kind or kind_of(question, options), options=options, on_text=on_text)

@@ -18,9 +18,9 @@ SEARCH, READ = 700, 300   # milliseconds
 
 class Slow(CancerQA):
     "A search that takes its time."
-    def gather(self, question, t):
+    def gather(self, question, t, message=""):
         with t.stage('slow'): time.sleep(SEARCH/1000)
-        return super().gather(question, t)
+        return super().gather(question, t, message)
 
 
 @pytest.fixture(scope='module')

@@ -455,3 +455,18 @@ def test_who_sits_beside_a_dying_person_gets_an_answer_too():
     question = "Dad's hospice nurse says days. He has stopped drinking and his breathing rattles. Is he suffering?"
     said = ' '.join(good('ask', question, how=inside).split())
     assert said.startswith(FIRST['dying']) and question in said and FIRST['emergency'] not in said and SAID['side effect'] not in said
+    drip = ' '.join(good('ask', 'Dad hardly drinks now, the nurses say days. Should we be asking for a drip?', how=inside).split())
+    assert '26466809' in drip and 'nutritionalsupport' not in drip   # a page on feeding those who shall live was quoted first
+
+
+def test_who_has_lost_somebody_hears_a_word_of_it_and_what_papers_cannot_know():
+    for question in ('My husband died last Tuesday a few hours after a morphine injection. Was it the morphine that killed him?',
+                     'could we have known sooner mum only had backache and was gone in 7 weeks from lung cancer'):
+        said = ' '.join(good('ask', question, how=inside).split())
+        assert SAID['bereaved'] in said and FIRST['overdose'] not in said and SAID['side effect'] not in said
+    assert SAID['bereaved'] not in ' '.join(good('ask', 'Does lung cancer run in families? My aunt had it.', how=inside).split())
+
+
+def test_a_side_effect_that_is_told_as_a_question_is_heard():
+    said = ' '.join(good('ask', 'diarrhoea on pembrolizumab, is that normal?', how=inside).split())
+    assert SAID['side effect'] in said
