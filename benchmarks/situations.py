@@ -9,10 +9,10 @@ these notes, and 240 by a fourth for `dying`, of which 90 tell of an emergency a
 LOOKED: nobody looked for other situations in them than it names, which are not learnt from them), 240 by a fifth for `bereaved`, half of
 which only sound like it, and 240 by a sixth for side effects that are told as a question. The last two wrote 60 more each, in other
 frames, which nothing learns from (APART). A seventh wrote 180 dangers that a death is told beside, or that look like one, a third in other
-frames (BESIDE_A_DEATH). Sessions that knew nothing of the
-program marked the first; for `bereaved`, those of them that hold a word of death or loss. What is told is of questions left out in ten
-parts, of the real ones apart. Phrases that tell of a danger (danger*.tsv) count as none of NO_DANGER, and of them those left out are told
-as well; the bar of `dying` is .35, so that five of 829 emergencies are taken for it.
+frames (BESIDE_A_DEATH), an eighth 240 for `waiting`, half of which only sound like it, and 60 apart. Sessions that knew nothing of the
+program marked the first; for `bereaved` those of them that hold a word of death or loss, for `waiting` the 120 that a first fit thought
+likeliest. What is told is of questions left out in ten parts, of the real ones apart. Phrases that tell of a danger (danger*.tsv) count as
+none of NO_DANGER, and of them those left out are told as well; the bar of `dying` is .4, so that four of 829 emergencies are taken for it.
 labels/last_days.tsv marks 571 demo notes, 421 near to questions of the last days and 150 that a first fit took for fit: 2 speaks of dying,
 1 may be quoted there too, 0 would mislead or frighten; marked by two sessions that knew nothing of the program. Which may be quoted is
 learnt from their beginnings.
@@ -38,10 +38,10 @@ FILE, LAST_DAYS, SOFT, PARTS = *(ROOT / 'cpqa' / 'data' / f'{name}.json' for nam
 LOOKED = {**dict.fromkeys(('ma', 'mb', 'ca', 'cb', 'sa', 'sb'), ('side effect', 'mixing', 'children')),
           **dict.fromkeys(('ga', 'gb'), ('sign',)), **dict.fromkeys(('mc', 'md'), ('mixing',)),
           **dict.fromkeys(('sc', 'sd', 'sg', 'st'), ('side effect',)), **dict.fromkeys(('da', 'db', 'dc'), ('dying',)),
-          **dict.fromkeys(('ba', 'bt'), ('bereaved',))}
-APART = ('st', 'bt')
+          **dict.fromkeys(('ba', 'bt'), ('bereaved',)), **dict.fromkeys(('wa', 'wt'), ('waiting', 'dying'))}
+APART = ('st', 'bt', 'wt')
 BESIDE_A_DEATH = {'be': 'beside a death', 'bx': 'beside a death, apart'}   # dangers
-BARS = {'stopping': .5, 'sign': .2, 'side effect': .35, 'mixing': .3, 'children': .3, 'bereaved': .25, 'dying': .4}
+BARS = {'stopping': .5, 'sign': .2, 'side effect': .35, 'mixing': .3, 'children': .3, 'bereaved': .25, 'dying': .4, 'waiting': .4}
 FIT = .25   # from which on a paper may be quoted beside somebody who is dying
 NO_DANGER = ('bereaved', 'dying')   # of which phrases of danger count as none
 
@@ -101,7 +101,7 @@ def main():
         figures = lambda some: {'questions': int(some.sum()), 'there': int(y[some].sum()), 'told': int((p[some] >= bar).sum()),
                                 'rightly': int((y & (p >= bar))[some].sum()), 'auroc': round(auroc(p[some & y], p[some & ~y]), 4)}
         told[name], written[name] = figures(real[:n]), figures(~real[:n] & marked & (np.arange(n) < len(rows)))
-        if (some := known & apart[:n] & (np.arange(n) < len(rows))).any(): alone[name] = figures(some)
+        if (y & (some := known & apart[:n] & (np.arange(n) < len(rows)))).any(): alone[name] = figures(some)
         if name in NO_DANGER:
             taken = p[len(rows):] >= bar
             wrongly[f'dangers taken for {name}'] = {k: [int(taken[some].sum()), int(some.sum())] for k, some in of_kind.items()}

@@ -467,6 +467,14 @@ def test_who_has_lost_somebody_hears_a_word_of_it_and_what_papers_cannot_know():
     assert SAID['bereaved'] not in ' '.join(good('ask', 'Does lung cancer run in families? My aunt had it.', how=inside).split())
 
 
+def test_who_asks_whether_it_can_wait_is_told_to_ring_and_nothing_of_dying():
+    message = ('My little boy is 4 and has ALL, seven months in, on maintenance. His nursery says there is chickenpox in his class and he '
+               'played with that child on Monday. No spots, no fever. Is this something to call the ward about tonight or can it keep?')
+    said = ' '.join(good('ask', message, how=inside).split())
+    assert SAID['waiting'] in said and SAID['dying'] not in said and SAID['side effect'] not in said
+    assert SAID['waiting'] not in ' '.join(good('ask', 'Can surgery for prostate cancer wait a month?', how=inside).split())
+
+
 def test_a_side_effect_that_is_told_as_a_question_is_heard():
     said = ' '.join(good('ask', 'diarrhoea on pembrolizumab, is that normal?', how=inside).split())
     assert SAID['side effect'] in said
