@@ -430,6 +430,17 @@ def test_dates_of_a_search_limit_it(tmp_path):
     assert made.search('tea', since=2010, until=2012).translation == '"tea"[All Fields] AND 2010/01/01:2012/12/31[Date - Publication]'
 
 
+def test_pages_follow_each_other_where_ids_begin_alike(tmp_path):
+    "Ids of one score and one rank, which is made of their first nine letters: found by the test of the naive evaluator."
+    ears = (MeshHeading(MeshTerm('Ears', 'D000005')),)
+    records = [Document(id=i, journal='The Journal of Tea', mesh=ears if i == '10' else ())
+               for i in ('doc-22222222222', '1', '2', '10', '11', 'doc-22222222223')]
+    made, query = index(records, tmp_path), '(NOT "tea"[ti] OR D000005[mh:noexp])'
+    whole = made.search(query, k=100).ids
+    assert whole == ('10', 'doc-22222222223', 'doc-22222222222', '2', '11', '1')
+    assert tuple(i for n in range(0, 7, 2) for i in made.search(query, k=2, start=n).ids) == whole
+
+
 def test_what_was_deleted_or_replaced_is_not_found(tmp_path):
     made = index([Document(id='1', title='tea'), Document(id='2', title='tea'), Document(id='1', title='coffee'), Deleted('2')], tmp_path)
     assert (made.search('tea').count, made.search('coffee').ids, made.search('NOT tea').ids) == (0, ('1',), ('1',))

@@ -333,7 +333,7 @@ class _Top:
         "The first `n` of the matches with this score, by id; pages through all matches in the order of ids."
         q, start = tantivy.Query, 0
         while n > 0 and (page := self.searcher.search(self.query, _PAGE, count=False, order_by_field='rank', offset=start).hits):
-            ids, start = [self.id(a) for _, a in page], start + len(page)
+            ids, start = sorted((self.id(a) for _, a in page), reverse=True), start + len(page)   # of one rank too
             only = q.const_score_query(q.term_set_query(self.schema, 'id', ids), 0.0)
             both = q.boolean_query([(tantivy.Occur.Must, self.query), (tantivy.Occur.Must, only)])
             same = {self.id(a) for s, a in self.searcher.search(both, len(ids), count=False).hits if abs(s - score) <= 1e-5 * abs(score)}
