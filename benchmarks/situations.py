@@ -27,7 +27,8 @@ from common import ROOT, save
 from patient_questions import table
 from sklearn.linear_model import LogisticRegression
 
-from cpqa.answering.danger_network import DANGERS
+from cpqa.answering.danger_network import DANGERS, FIRST_HELP
+from cpqa.answering.safety import danger
 from cpqa.answering.situations import SituationWeights, beginning
 from cpqa.evaluation.claims import auroc
 from cpqa.literature.demo_notes import demo_notes
@@ -49,11 +50,19 @@ NO_DANGER = ('bereaved', 'dying')   # of which phrases of danger count as none
 def learnt(x: np.ndarray, y: np.ndarray) -> LogisticRegression: return LogisticRegression(C=SOFT, max_iter=3000).fit(x, y)
 
 
-def left_out(x: np.ndarray, y: np.ndarray, part: np.ndarray) -> np.ndarray:
-    "The probability of each by what is learnt without its part."
-    p = np.zeros(len(x))
-    for k in range(PARTS): p[part == k] = learnt(x[part != k], y[part != k]).predict_proba(x[part == k])[:, 1]
+def left_out(x: np.ndarray, y: np.ndarray, part: np.ndarray, some: np.ndarray | slice = slice(None)) -> np.ndarray:
+    "The probability of each by what is learnt of `some` without its part."
+    p, use = np.zeros(len(x)), np.zeros(len(x), bool)
+    use[some] = True
+    for k in range(PARTS): p[part == k] = learnt(x[use & (part != k)], y[use & (part != k)]).predict_proba(x[part == k])[:, 1]
     return p
+
+
+def alarms(texts: list[str], p: np.ndarray, bar: float) -> dict:
+    "How many of these bring an alarm, and how many of the alarms would fall silent if a death that is told silenced them."
+    kinds = [danger(text) for text in texts]
+    return {'texts': len(texts), 'alarms': sum(map(bool, kinds)),
+            'a death would silence': sum(kind in (*FIRST_HELP, 'overdose') and chance >= bar for kind, chance in zip(kinds, p.tolist()))}
 
 
 def weights(models: dict, bars: dict, encoder, learnt_from: str) -> bytes:
@@ -81,21 +90,21 @@ def main():
     dangers = [r for name in ('danger', 'danger_roundabout', 'danger_stories') for r in table(f'{name}.tsv') if r['kind'] in kinds]
     dangers += [r | {'kind': BESIDE_A_DEATH[r['id'][1:3]]} for r in every_row if r['situations'] == 'danger']
     vectors = lambda texts: directions(encoder.encode(texts, 'query'), encoder.describe().get('similarity'))
-    x, others = vectors([r['text'] or asked[r['id']] for r in rows]), vectors([r['text'] for r in dangers])
+    texts = [r['text'] or asked[r['id']] for r in rows] + [r['text'] for r in dangers]
+    every_vector = vectors(texts)
+    x = every_vector[:len(rows)]
     real = np.array([not r['text'] for r in rows] + [False] * len(dangers))
     part = np.append(np.random.default_rng(0).permutation(len(rows)) % PARTS, [crc32(r['text'].encode()) % PARTS for r in dangers])
     apart = np.array([bool(r['text']) and r['id'][1:3] in APART for r in rows] + [r['kind'] == BESIDE_A_DEATH['bx'] for r in dangers])
     told, written, alone, wrongly, models = {}, {}, {}, {}, {}
     of_kind = {k: np.array([r['kind'] == k for r in dangers]) for k in kinds}
     for name, bar in BARS.items():
-        every = np.concatenate([x, others]) if name in NO_DANGER else x
+        every = every_vector if name in NO_DANGER else x
         n = len(every)
         known = np.array([name in LOOKED.get(r['id'][1:3] if r['text'] else '', BARS) for r in rows] + [True] * (n - len(rows)))
         marked = known & ~apart[:n]
-        y, p = np.array([name in r['situations'].split(', ') for r in rows] + [False] * (n - len(rows))), np.zeros(n)
-        for k in range(PARTS):
-            here = part[:n] == k
-            p[here] = learnt(every[~here & marked], y[~here & marked]).predict_proba(every[here])[:, 1]
+        y = np.array([name in r['situations'].split(', ') for r in rows] + [False] * (n - len(rows)))
+        p = left_out(every, y, part[:n], marked)
         models[name] = learnt(every[marked], y[marked])
         p[apart[:n]] = models[name].predict_proba(every[apart[:n]])[:, 1]
         figures = lambda some: {'questions': int(some.sum()), 'there': int(y[some].sum()), 'told': int((p[some] >= bar).sum()),
@@ -104,10 +113,14 @@ def main():
         if (y & (some := known & apart[:n] & (np.arange(n) < len(rows)))).any(): alone[name] = figures(some)
         if name in NO_DANGER:
             taken = p[len(rows):] >= bar
+            if name == 'bereaved':
+                told_beside = [i for i, d in enumerate(dangers, len(rows)) if d['kind'] in BESIDE_A_DEATH.values()]
+                silenced = {'bereaved': alarms([texts[i] for i in np.flatnonzero(y & known)], p[y & known], bar),
+                            'dangers beside a death': alarms([texts[i] for i in told_beside], p[told_beside], bar)}
             wrongly[f'dangers taken for {name}'] = {k: [int(taken[some].sum()), int(some.sum())] for k, some in of_kind.items()}
     notes, of_notes = last_days(vectors)
     save('situations', {'bars': BARS, 'real': told, 'written': written, 'written apart': alone,
-                        **wrongly, 'notes for the last days': notes})
+                        **wrongly, 'alarms': silenced, 'notes for the last days': notes})
     print(told, written, alone, wrongly, notes, sep='\n')
     if '--write' not in sys.argv: return
     FILE.write_bytes(weights(models, BARS, encoder, f'{len(every_row):,} questions'))

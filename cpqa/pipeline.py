@@ -473,7 +473,10 @@ def _told(stage: TwoStage, chosen: Selection, cut: dict[str, Any]) -> dict[str, 
 # %% ../nbs/pipeline.ipynb #646b32ff
 def _fit(found: Retrieval, message: str, encoder: Encoder) -> Retrieval:
     "What was found, less what would mislead or frighten beside somebody who is dying, where the message tells of that."
-    return replace(found, documents=tuple(beside_the_dying(found.documents, encoder))) if 'dying' in situations(message, encoder) else found
+    if 'dying' not in situations(message, encoder): return found
+    kept = beside_the_dying(found.documents, encoder)
+    left_out = dict.fromkeys({d.id for d in found.documents} - {d.id for d in kept}, 'not to be quoted beside the dying')
+    return replace(found, documents=tuple(kept), dropped=found.dropped | left_out)
 
 def _gathered(qa: _Steps, question: str, t: Timings, message: str) -> Gathered:
     loaded, source = set(qa.engines.loading), opened_source(qa)

@@ -455,8 +455,9 @@ def test_who_sits_beside_a_dying_person_gets_an_answer_too():
     question = "Dad's hospice nurse says days. He has stopped drinking and his breathing rattles. Is he suffering?"
     said = ' '.join(good('ask', question, how=inside).split())
     assert said.startswith(FIRST['dying']) and question in said and FIRST['emergency'] not in said and SAID['side effect'] not in said
-    drip = ' '.join(good('ask', 'Dad hardly drinks now, the nurses say days. Should we be asking for a drip?', how=inside).split())
-    assert '26466809' in drip and 'nutritionalsupport' not in drip   # a page on feeding those who shall live was quoted first
+    asked = 'The hospice nurse says Mum has only days left and she no longer eats or drinks. Would a drip help her?'
+    drip = ' '.join(good('ask', asked, how=inside).split())
+    assert '26466809' in drip and 'can be nourished' not in drip   # a page on feeding those who shall live was quoted beside it
 
 
 def test_who_has_lost_somebody_hears_a_word_of_it_and_what_papers_cannot_know():
