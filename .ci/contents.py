@@ -71,8 +71,8 @@ def figures() -> str:
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
     of_use, asked_of = 'first quote useful, of those answered', patients['libraries']
-    others = (100 * asked_of[f'demo, November 27, night, {who} grader'][of_use]['value'] for who in ('third', 'fourth'))
-    asked = [('the demo notes', asked_of['demo, November 27, night'], '; by stricter graders {:.1f} and {:.1f} %'.format(*others)),
+    stricter = asked_of['demo, November 29, second grader'][of_use]
+    asked = [('the demo notes', asked_of['demo, November 29'], f'; by a stricter grader {share(stricter)}'),
              ('a library of papers', asked_of['rct, November 27, evening'], '')]
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [

@@ -54,6 +54,11 @@ refused, in one shuffled row: they agree on 154 of the 165, and are stricter tha
 `demo, November 27, late` are 60 more (x...) of what is asked most, by a session that knew nothing, put to the reader of the following
 evening when 66 notes had been written for other questions; two sessions read the screens, thirty each. Of six first quotes that one of them
 called dangerous four stood in notes that were mended afterwards, and for one of these the words on a new sign were learnt.
+`demo, November 29` are 60 more (o...) of what is asked most, by a session that knew nothing, put to the reader of that night when 235
+notes had been written for other questions and 124 mended, and `demo, November 29, messages` 16 messages and 16 short ones beside them
+(p..., s...), of which 8 get words for an emergency and count as not answered; one session read the screens. `..., second grader` are the
+first quotes to o... alone, of that reader and of `demo, before November 29`, the one of the morning, in one shuffled row, by a stricter
+one. Seven sentences that the first had called dangerous or senseless were mended afterwards.
 Of d..., q..., u..., w..., y... and z... too is learnt what searchers found for those that had not been answered (answer_grades.tsv).
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 

@@ -29,7 +29,7 @@ from danger import asked, half, made, messages, real_messages, report, row, tabl
 from heads import Head, all_layers, own_layers
 from scipy.special import softmax
 
-from cpqa.answering.danger_network import DANGERS, message_windows, prepare_danger
+from cpqa.answering.danger_network import DANGERS, message_windows, prepare_head
 from cpqa.answering.safety import group_chances
 from cpqa.retrieval.encoders import MINILM, EmbeddedEncoder, minilm_folder
 from cpqa.retrieval.openvino_models import About, DataUsed, Measured, load_network
@@ -120,7 +120,7 @@ def ship(taught: Path, out: Path):
                   (f'{len(messages(1)):,} messages of MeQSum: for measuring',), figures, made_with(), command, LIMITS)
     tokenizer = EmbeddedEncoder().tokenizer
     tokenizer.no_padding()
-    prepare_danger(head.eval(), tokenizer, out, bars, about=about)
+    prepare_head(head.eval(), tokenizer, out, 'danger', bars, about=about)
     report(left, int(left_out['seconds']), len(own), [*bars])
     print(f"taught on {left_out['device']}")
 

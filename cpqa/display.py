@@ -281,6 +281,8 @@ def _one_answer(answer: Answer, details: bool, people: Sequence[str]) -> list[An
     if not answer.abstained: blocks += _terms(answer)
     return blocks
 
+def _notes(every: Sequence[Answer]) -> list[str]: return [*dict.fromkeys(note for one in every for note in one.notes)]   # each once
+
 def _refused(every: Sequence[Answer]) -> Answer | None: return next((a for a in every if a.abstained), None)   # names who may answer
 
 def answer_text(answer: Answer, details: bool = False) -> Group:
@@ -288,7 +290,7 @@ def answer_text(answer: Answer, details: bool = False) -> Group:
     if answer.kind == 'help': return Group(*[Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first))   # these words alone
     blocks: list[Any] = [Text(plain(answer.first) + '\n', style='bold')] * bool(answer.first)
     every = _parts(answer)
-    blocks += [Text(f'Note: {plain(note)}', style='bold') for one in every for note in one.notes]
+    blocks += [Text(f'Note: {plain(note)}', style='bold') for note in _notes(every)]
     for one in every: blocks += _one_answer(one, details, people_lines([one]) if one is _refused(every) else ())
     ends = bool(every[-1].terms) and not every[-1].abstained   # with an empty line
     if more := next_lines(every): blocks.append(Text('\n' * (not ends) + '\n'.join(more)))
@@ -358,7 +360,7 @@ def answer_html(answer: Answer) -> str:
     if answer.kind == 'help': return _CARD + _lines_html([answer.first], strong=True) + '</div>'   # these words alone
     every = _parts(answer)
     shown = (_one_html(one, people_lines([one]) if one is _refused(every) else ()) for one in every)
-    notes = [f'Note: {note}' for one in every for note in one.notes]
+    notes = [f'Note: {note}' for note in _notes(every)]
     return (_CARD + _lines_html([*filter(None, [answer.first]), *notes], strong=True) + ''.join(shown) + _lines_html(next_lines(every))
             + f'<p><small>Searched: {escape(plain(answer.library))}. {escape(plain(answer.note))}</small></p></div>')
 
@@ -396,7 +398,7 @@ def answer_markdown(answer: Answer, details: bool = False) -> str:
     if answer.kind == 'help': return ''.join(first)   # these words alone
     every = _parts(answer)
     shown = (_one_markdown(one, details, people_lines([one]) if one is _refused(every) else ()) for one in every)
-    blocks = [*first, *(f'**Note: {_md(note)}**' for one in every for note in one.notes), *(block for blocks in shown for block in blocks),
+    blocks = [*first, *(f'**Note: {_md(note)}**' for note in _notes(every)), *(block for blocks in shown for block in blocks),
               *map(_md, next_lines(every)), f'*Searched: {_md(answer.library)}. {_md(answer.note)}*']
     return '\n\n'.join(filter(None, blocks))
 

@@ -23,7 +23,7 @@ from .core.llm import LLM
 from .core.llm_spending import added
 from .core.progress import Progress
 from .core.records import Answer, AnswerKind, Document, Hit
-from .core.remarks import in_words
+from .core.remarks import in_words, remark
 from .libraries import AnyEncoder, check_encoder, check_library, demo_library, encoder_of, remembered_encoder
 from .literature.library import Library
 from .passages.calibration import calibrator
@@ -45,14 +45,14 @@ from .retrieval.term_search import Search, TermRetriever, fuse, in_both_forms
 from .retrieval.vectors import CompletedVectors, DenseRetriever, PassageVectors, Split, VectorPart, Vectors
 
 # %% ../nbs/pipeline.ipynb #5a1672e4
-from .answering.abstention import confidence as confidence_in
+from .answering.abstention import NOTHING, confidence as confidence_in
 from .answering.glossary import asked_words, brand_names, in_plain_words
 from .answering.messages import questions_in
 from .answering.question_kinds import kind_of
-from .answering.quoting_reader import among
+from .answering.quoting_reader import among, quoted
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader
 from .answering.replies import Options
-from .answering.safety import help_for, language_note, words_alone, words_with_errors
+from .answering.safety import first_words, language_note, words_alone, words_with_errors
 from .answering.situations import beside_the_dying, situation_notes, situations
 from .answering.support import ClaimSupport
 
@@ -146,11 +146,6 @@ class _Engines:
     def encoder(self) -> Encoder:
         named = self.named_encoder
         with self.loading.stage('load_model'): return encoder_of(named, self.progress)
-
-    @property
-    def loaded_encoder(self) -> Encoder | None:
-        "The encoder, if it was needed yet."
-        return vars(self).get('encoder')
 
     @cached_property
     def pubmed_vectors(self) -> PubMedVectors:
@@ -473,7 +468,7 @@ def _told(stage: TwoStage, chosen: Selection, cut: dict[str, Any]) -> dict[str, 
 # %% ../nbs/pipeline.ipynb #646b32ff
 def _fit(found: Retrieval, message: str, encoder: Encoder) -> Retrieval:
     "What was found, less what would mislead or frighten beside somebody who is dying, where the message tells of that."
-    if 'dying' not in situations(message, encoder): return found
+    if 'dying' not in situations(message): return found
     kept = beside_the_dying(found.documents, encoder)
     left_out = dict.fromkeys({d.id for d in found.documents} - {d.id for d in kept}, 'not to be quoted beside the dying')
     return replace(found, documents=tuple(kept), dropped=found.dropped | left_out)
@@ -508,18 +503,27 @@ def _help(message: str, said: str) -> Answer:
     "The words for a person in danger, and nothing else."
     return Answer(message, '', abstained=True, kind='help', first=said, library='nothing', note='')
 
+def _after_a_death(answer: Answer) -> Answer:
+    "The answer with its best quote alone, if that is not loose, and without the nearest titles: what misses the point hurts the bereaved."
+    loose = any(why.kind == 'match' and why.values['degree'] == 'loose' for why in answer.why)
+    if loose: answer = replace(answer, response=NOTHING, citations=(), abstained=True, terms={}, why=(remark('after a death'),))
+    if answer.citations and not answer.model:
+        best = max(answer.citations, key=lambda c: c.score)
+        answer = replace(answer, response=quoted([best]), citations=(best,))
+    return replace(answer, nearest=())
+
 def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind | None, options: Options,
               on_text: Callable[[str], Any] | None) -> Answer:
     if qa.reading.model is None and (kind or options):
         raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
     message = message.encode('utf-8', 'replace').decode()
-    if alone := words_alone(message): return _help(message, alone)
-    answer, *further = (_one_answered(qa, question, message, kind, options, on_text) for question in asked)
-    kind_of_help, first = help_for(message)
-    cited = [c.study for a in (answer, *further) for c in a.citations]
-    if first and kind_of_help != 'dying' and {*cited} != {'information page'}: return _help(message, first)
-    said = [*situation_notes(situations(message, qa.engines.loaded_encoder) if not first else ()), *filter(None, [language_note(message)])]
-    return replace(answer, question=message, first=first, notes=(*said, *answer.notes),
+    if said := words_alone(message): return _help(message, said)
+    every = [_one_answered(qa, question, message, kind, options, on_text) for question in asked]
+    first = first_words(message)
+    told = {} if first else situations(message)
+    answer, *further = map(_after_a_death, every) if 'bereaved' in told else every
+    notes = [*situation_notes(told), *filter(None, [language_note(message)])]
+    return replace(answer, question=message, first=first, notes=(*notes, *answer.notes),
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
 
 # %% ../nbs/pipeline.ipynb #01e50134

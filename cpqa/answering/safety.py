@@ -29,6 +29,7 @@ from ..retrieval.openvino_models import ModelError
 # %% ../../nbs/answering/safety.ipynb #0cac0ea6
 _CALL = 'your emergency number (112 in Europe and from most mobile phones, 911 in the US and Canada, 999 in the UK)'
 _LINES = 'a crisis line (988 in the US and Canada, 116 123 in the UK and Ireland, others at findahelpline.com)'
+_ELSE = 'If nothing like it is happening, ask again in one short question.'
 FIRST = {
     'self-harm': 'You do not have to carry this alone, and help is there now: if you or someone near you may act on thoughts of dying, '
                  f'call {_CALL} or {_LINES}. '
@@ -40,13 +41,12 @@ FIRST = {
     'overdose': f'Too much of a medicine can do harm before it is felt: call {_CALL} or a poison centre (1-800-222-1222 in the US) now, '
                 'even if all seems well, and keep the package at hand.',
     'emergency': f'This may be an emergency: call {_CALL} now. An answer from the literature comes too late for it.',
-    'fever': 'Fever or shivering during cancer treatment can become dangerous within hours: call the emergency line of your treatment '
-             'team now, '
-             f'or {_CALL} if you cannot reach them or it gets worse. Do not wait until morning, and call before anything is taken to '
-             'bring it down.',
-    'urgent': 'Signs like these can become dangerous within hours in somebody with cancer: call the emergency line of your treatment '
-              f'team now, or {_CALL} if you cannot reach them or it gets worse. Say which medicines are taken for the cancer, an '
-              'immunotherapy above all.',
+    'fever': 'Fever or shivering during cancer treatment can become dangerous within hours, even if it has come down again: call the '
+             f'emergency line of your treatment team now, or {_CALL} if you cannot reach them or it gets worse. Do not wait until morning, '
+             f'and call before anything is taken to bring it down. {_ELSE}',
+    'urgent': 'Signs like these can become dangerous within hours: in somebody who is treated for cancer call the emergency line of the '
+              f'treatment team now, otherwise, or if you cannot reach them or it gets worse, {_CALL}. Say which medicines are taken, an '
+              f'immunotherapy above all. {_ELSE}',
     'dying': 'If somebody who is dying seems in pain, frightened or short of breath, call their palliative care or district nurses, by day '
              f'or night. If nobody there can be reached, call {_CALL}, and say that death is expected.',
 }
@@ -207,6 +207,12 @@ def danger(question: str) -> str:
 # %% ../../nbs/answering/safety.ipynb #44c2bf7b
 ABROAD = {row['code']: ('|'.join(row['dying']), '|'.join(row['urgent']), row['said']) for row in word_lists('abroad')['language']}
 
+def _expected(question: str) -> bool:
+    "Is it likelier that somebody is known to be dying than that there is something to be saved by hurry?"
+    dying = situations(question).get('dying', 0.0)
+    try: return dying > 0 and dying > network_chances(question)[1][0]
+    except (MissingExtra, ModelError): return False
+
 def help_for(question: str) -> tuple[str, str]:
     """The kind of danger, a key of `FIRST`, and what the person who asks needs to hear before any evidence; two times '' where there is
     none."""
@@ -215,7 +221,7 @@ def help_for(question: str) -> tuple[str, str]:
         for kind, pattern in (('self-harm', dying), ('emergency', urgent)):
             if re.search(pattern, text): return kind, f'{FIRST[kind]} {said}'
     kind = danger(question)
-    if kind in FIRST_HELP and 'dying' in situations(question): kind = 'dying'
+    if kind in FIRST_HELP and _expected(question): kind = 'dying'
     return kind, FIRST[kind] if kind else ''
 
 def first_words(question: str) -> str:
@@ -223,7 +229,7 @@ def first_words(question: str) -> str:
     return help_for(question)[1]
 
 # %% ../../nbs/answering/safety.ipynb #8b4e2f91
-ON_ITS_OWN = (*HARM, 'emergency')   # kinds beside which nothing is quoted
+ON_ITS_OWN = (*HARM, *FIRST_HELP)   # kinds beside which nothing is quoted: all but 'dying'
 
 def words_alone(question: str) -> str:
     "The words that stand alone, in the place of an answer, or ''."

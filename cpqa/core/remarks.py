@@ -76,6 +76,7 @@ _ABSTENTIONS: Mapping[str, _Words] = {
     'other subject': 'What was found is left out: it seems to be about another cancer, stage, medicine or gene than the question.',
     'too thin': _thin,
     'improbable': lambda r: f"The best sentence is of use with a chance of {_chance(r.values['score'])}, too little to rest an answer on.",
+    'after a death': 'What was found may well miss the point, and somebody who has lost somebody is spared that.',
     'below threshold': 'None of the {candidates} passages ranked is relevant with a probability of {threshold:g} or more.',
     'bad citations': lambda r: f"{len(r.parts)} citations failed the check: {'; '.join(map(in_words, r.parts))}.",
     'none confirmed': lambda r: f"Of the claims of the language model ({r.values['claims']}), none could be confirmed: {_first(r)}.",

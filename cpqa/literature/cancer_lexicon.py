@@ -29,7 +29,7 @@ def spelled(word: str) -> str:
     "The `word` in small letters, without accents, in American spelling; two spellings of one word give the same."
     word = unicodedata.normalize('NFKD', word.lower().replace('æ', 'ae').replace('œ', 'oe').replace('ø', 'o'))
     word = ''.join(c for c in word if not unicodedata.combining(c))
-    word = word.replace('ae', 'e').replace('oe', 'e').replace('tumour', 'tumor').replace('centre', 'center').replace('organis', 'organiz')
+    word = re.sub(r'ae|oe(?!s?$)', 'e', word).replace('tumour', 'tumor').replace('centre', 'center').replace('organis', 'organiz')
     return re.sub(r'^((?:micro)?metastasi)s(?=e[sd]?$|ing$)', r'\1z', word)
 
 def words(text: str) -> list[tuple[str, int, int]]:

@@ -183,7 +183,8 @@ class ModelKind(NamedTuple):
 MODEL_KINDS = {'bi-encoder': ModelKind('fast encoder', 'prepare_encoder', 'SentenceTransformerEncoder'),
          'cross-encoder': ModelKind('fast cross-encoder', 'prepare_cross_encoder', 'CrossEncoderReranker'),
          'stance': ModelKind('stance model', 'prepare_stance', 'PyTorch'),
-         'danger': ModelKind('danger network', 'prepare_danger', 'PyTorch'),
+         'danger': ModelKind('danger network', 'prepare_head', 'PyTorch'),
+         'situations': ModelKind('situation network', 'prepare_head', 'PyTorch'),
          'answer': ModelKind('answer network', 'prepare_answer', 'PyTorch')}
 
 class ModelCard(Record, frozen=True):
@@ -197,7 +198,7 @@ class ModelCard(Record, frozen=True):
     sha256: dict[str, str] = {}
     titles: bool = False           # cross-encoders: is the title read before the text?
     dim: int = 0                   # encoders: numbers of a vector
-    kind: Literal['cross-encoder', 'bi-encoder', 'stance', 'danger', 'answer'] = 'cross-encoder'
+    kind: Literal['cross-encoder', 'bi-encoder', 'stance', 'danger', 'situations', 'answer'] = 'cross-encoder'
     # encoders: what stands before a text, whether title and text are a pair, how vectors are compared, which texts this network reads
     query_prompt: str = ''
     document_prompt: str = ''
