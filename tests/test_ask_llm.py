@@ -268,11 +268,12 @@ def test_what_is_too_thin_is_not_sent(server):
 
 def test_danger_comes_first_whoever_answers(server):
     name, env = ways(server)['openai at a URL']
-    for more in ([], ['--llm', name]):
-        answer = json.loads(good('ask', 'My mother cannot breathe, is it the tamoxifen?', *more, '--json', env=env, how=inside))
-        assert 'emergency number' in answer['first'] and (answer['kind'], answer['citations']) == ('help', [])
-    out = good('ask', 'Fever of 38.6 since my chemo, what can cause a fever?', how=inside)   # pages for patients alone
-    assert out.index('emergency number') < out.index('Page of ') < out.index('Searched')
+    for question in ('My mother cannot breathe, is it the tamoxifen?', 'Fever of 38.6 since my chemo, what can cause a fever?'):
+        for more in ([], ['--llm', name]):
+            answer = json.loads(good('ask', question, *more, '--json', env=env, how=inside))
+            assert 'emergency number' in answer['first'] and (answer['kind'], answer['citations']) == ('help', [])
+    out = good('ask', 'rattling breath last days is he suffering', how=inside)   # beside the dying nothing is to be saved by hurry
+    assert out.index('district nurses') < out.index('Searched')
 
 
 def test_words_that_stand_alone_stand_alone_whoever_answers(server):
