@@ -72,8 +72,9 @@ def figures() -> str:
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
     of_use, asked_of = 'first quote useful, of those answered', patients['libraries']
     stricter = asked_of['demo, November 29, second grader'][of_use]
-    asked = [('the demo notes', asked_of['demo, November 29'], f'; by a stricter grader {share(stricter)}'),
-             ('a library of papers', asked_of['rct, November 27, evening'], '')]
+    asked = [('the demo notes', asked_of['demo, November 29'], f'; by a stricter grader {share(stricter)}',
+              'questions that patients ask most'),
+             ('a library of papers', asked_of['rct, November 27, evening'], '', 'questions in patients\' words')]
     best, words = found['hybrid + reranker'], found['bm25']
     rows = [
         ('The right papers first: nDCG@10', f'{measure(best["nDCG@10"])}, by words alone {measure(words["nDCG@10"])}',
@@ -88,8 +89,8 @@ def figures() -> str:
            f'{row["right"]["n"]} of {row["n"]} yes/no {of}', 'nbs/studies/reading.ipynb') for row, of in given),
         *(('A patient asks {}: the first quote is of use, where one is given (for {:.0f} % of questions)'.format(
             library, 100 * row['answered']['value']), share(row[of_use]) + more,
-           f'{row[of_use]["n"]} of {row["answered"]["n"]} questions in patients\' words',
-           'benchmarks/results/patient_questions.json') for library, row, more in asked),
+           f'{row[of_use]["n"]} of {row["answered"]["n"]} {of}',
+           'benchmarks/results/patient_questions.json') for library, row, more, of in asked),
         ('Declines where the library holds no answer (with the reader of November 22)',
          f'{share(tested["abstained, gold out"])}; answers {share(tested["answered"])} of the others',
          f'{tested["answered"]["n"]} of the same, each also without its papers', 'nbs/studies/abstention.ipynb'),

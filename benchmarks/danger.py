@@ -223,7 +223,7 @@ def found_in(path: str) -> dict:
     kinds = list(dict.fromkeys(row_['kind'] for row_ in rows))
     marks = lambda question: any(p >= bar for (p, _), bar in zip(marks_chances(question), danger_model().bar))
     return ({kind: row([bool(danger(each)) for each in of(kind)]) for kind in kinds} |
-            {f'{kind}, words alone': row([danger(each) in safety.ON_ITS_OWN for each in of(kind)]) for kind in kinds} |
+            {f'{kind}, words alone': row([bool(safety.words_alone(each)) for each in of(kind)]) for kind in kinds} |
             {f'{kind}, by marks': row([marks(each) for each in of(kind)]) for kind in kinds})
 
 

@@ -52,7 +52,7 @@ from .answering.question_kinds import kind_of
 from .answering.quoting_reader import among, quoted
 from .answering.readers import Gathered, Reading, Tools, check_numbers, made_reader
 from .answering.replies import Options
-from .answering.safety import first_words, language_note, words_alone, words_with_errors
+from .answering.safety import ON_ITS_OWN, help_for, language_note, words_with_errors
 from .answering.situations import beside_the_dying, situation_notes, situations
 from .answering.support import ClaimSupport
 
@@ -503,44 +503,44 @@ def _help(message: str, said: str) -> Answer:
     "The words for a person in danger, and nothing else."
     return Answer(message, '', abstained=True, kind='help', first=said, library='nothing', note='')
 
-def _after_a_death(answer: Answer) -> Answer:
-    "The answer with its best quote alone, if that is not loose, and without the nearest titles: what misses the point hurts the bereaved."
-    loose = any(why.kind == 'match' and why.values['degree'] == 'loose' for why in answer.why)
-    if loose: answer = replace(answer, response=NOTHING, citations=(), abstained=True, terms={}, why=(remark('after a death'),))
-    if answer.citations and not answer.model:
-        best = max(answer.citations, key=lambda c: c.score)
-        answer = replace(answer, response=quoted([best]), citations=(best,))
-    return replace(answer, nearest=())
-
 def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind | None, options: Options,
               on_text: Callable[[str], Any] | None) -> Answer:
     if qa.reading.model is None and (kind or options):
         raise CpqaError('the kind of answer and options to choose from are for a language model: give llm, or leave them out')
     message = message.encode('utf-8', 'replace').decode()
-    if said := words_alone(message): return _help(message, said)
-    every = [_one_answered(qa, question, message, kind, options, on_text) for question in asked]
-    first = first_words(message)
-    told = {} if first else situations(message)
-    answer, *further = map(_after_a_death, every) if 'bereaved' in told else every
-    notes = [*situation_notes(told), *filter(None, [language_note(message)])]
+    danger, first = help_for(message)
+    if danger in ON_ITS_OWN: return _help(message, first)
+    answer, *further = (_one_answered(qa, question, message, kind, options, on_text) for question in asked)
+    notes = [*situation_notes(situations(message) if not first else ()), *filter(None, [language_note(message)])]
     return replace(answer, question=message, first=first, notes=(*notes, *answer.notes),
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
+
+# %% ../nbs/pipeline.ipynb #01e50135
+def _after_a_death(answer: Answer) -> Answer:
+    "The answer with its best quote alone, if that is not loose, and without the nearest titles: what misses the point hurts the bereaved."
+    if answer.citations and not answer.model:
+        best = max(answer.citations, key=lambda c: c.score)
+        loose = any(why.kind == 'match' and why.values['degree'] == 'loose' for why in answer.why)
+        if loose: answer = replace(answer, response=NOTHING, citations=(), abstained=True, why=(remark('after a death'),))
+        else: answer = replace(answer, response=quoted([best]), citations=(best,))
+        answer = replace(answer, label='', label_by='', counts={})   # a yes or no rests on more than one
+    return replace(answer, nearest=())
 
 # %% ../nbs/pipeline.ipynb #01e50134
 _INSTEAD = {'none confirmed': '{} Sentences of the papers are quoted instead.',
             'too thin': 'The language model was not shown the papers, since they may not answer. Sentences of them are quoted instead.'}
 
-def _quoted_instead(qa: _Steps, answer: Answer, g: Gathered) -> Answer:
+def _quoted_instead(qa: _Steps, answer: Answer, g: Gathered, spare: Callable[[Answer], Answer]) -> Answer:
     "Sentences of the papers, where a model has no answer for one of these reasons; as it is where none answers, or options are given."
     if qa.reading.model is None or not answer.abstained or not answer.why or g.kind == 'choice': return answer
     if (why := answer.why[0].kind) not in _INSTEAD: return answer
     plain = replaced(qa.reading, llm=None, reader='', adaptive=False, check='')
-    quoted = made_reader(Tools(plain, lambda: qa.support, lambda asked: asked)).read(g)
-    if quoted.abstained: return answer
+    other = spare(made_reader(Tools(plain, lambda: qa.support, lambda asked: asked)).read(g))
+    if other.abstained: return answer
     said = _INSTEAD[why].format(in_words(answer.why[0]))
-    return replace(quoted, notes=(said, *quoted.notes), usage=answer.usage,
-                   why=(*quoted.why, *answer.why[1:]), timings_ms={**quoted.timings_ms, **answer.timings_ms},   # of a second reading
-                   trace={**quoted.trace, 'model': answer.trace['reader'] | {'why': why}})
+    return replace(other, notes=(said, *other.notes), usage=answer.usage,
+                   why=(*other.why, *answer.why[1:]), timings_ms={**other.timings_ms, **answer.timings_ms},   # of a second reading
+                   trace={**other.trace, 'model': answer.trace['reader'] | {'why': why}})
 
 _MEANS = re.compile(r'\b(?:mean|means|meaning|meant|what (?:is|are|does)|what\'?s|explain)\b', re.I)
 
@@ -555,15 +555,17 @@ def _one_answered(qa: _Steps, question: str, message: str, kind: AnswerKind | No
     with whole.stage('ask'):
         reader = made_reader(Tools(qa.reading, lambda: qa.support, look))
         answer = reader.read(look(asked) if reader.wants_evidence else asked)
-    if found: answer = _quoted_instead(qa, answer, found[0])
+    spare = _after_a_death if 'bereaved' in situations(message) else lambda answer: answer
+    answer = spare(answer)
+    if found: answer = _quoted_instead(qa, answer, found[0], spare)
     t['read'] = round(whole['ask'] - whole.get('look', 0.0) - sum(answer.timings_ms.values()), 2)   # a model may look while it reads
     taken = found[0].trace.get('usage') if found else None   # by a model that rewrote the question
     if taken: answer = replace(answer, usage=added(taken, answer.usage))
     if found: answer = _with_evidence(answer, found[0])
     papers = found[0].documents if found else {}
-    quoted = [(c.quote, papers[c.pmid].text) for c in answer.citations if c.pmid in papers]
+    beside = [(c.quote, papers[c.pmid].text) for c in answer.citations if c.pmid in papers]
     meant = asked_words(question) if _MEANS.search(question) else {}
-    terms = meant if answer.abstained else in_plain_words(answer.response, quoted)
+    terms = meant if answer.abstained else in_plain_words(answer.response, beside)
     return replace(answer, question=question, timings_ms={**t, **answer.timings_ms}, terms=brand_names(question) | terms,
                    library=answer.library or 'nothing: the language model was asked alone',
                    covers=qa.covers if answer.abstained and found else '')

@@ -483,6 +483,15 @@ def test_who_has_lost_somebody_hears_a_word_of_it_and_what_papers_cannot_know():
     assert SAID['bereaved'] not in ' '.join(good('ask', 'Does lung cancer run in families? My aunt had it.', how=inside).split())
 
 
+def test_to_the_bereaved_the_best_sentence_is_quoted_alone_or_none():
+    answer = CancerQA().ask('My mum died of pancreatic cancer in March. She had gone to the doctor with indigestion and he sent her home '
+                            'with tablets. Is it normal to be still this angry after five months?')
+    every = [answer, *answer.further]
+    assert SAID['bereaved'] in answer.notes and any(a.citations for a in every)
+    assert [(a.citations[1:], a.nearest, a.label) for a in every] == [((), (), '')] * len(every)
+    assert 'ndigestion that lasts' not in str(answer)   # it should have been seen by a doctor: she blames herself for that
+
+
 def test_who_asks_whether_it_can_wait_is_told_to_ring_and_nothing_of_dying():
     message = ('My little boy is 4 and has ALL, seven months in, on maintenance. His nursery says there is chickenpox in his class and he '
                'played with that child on Monday. No spots, no fever. Is this something to call the ward about tonight or can it keep?')

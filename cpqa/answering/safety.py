@@ -209,9 +209,11 @@ ABROAD = {row['code']: ('|'.join(row['dying']), '|'.join(row['urgent']), row['sa
 
 def _expected(question: str) -> bool:
     "Is it likelier that somebody is known to be dying than that there is something to be saved by hurry?"
-    dying = situations(question).get('dying', 0.0)
-    try: return dying > 0 and dying > network_chances(question)[1][0]
+    if not (dying := situations(question).get('dying')): return False
+    try: p = shipped_danger().chances(question)
     except (MissingExtra, ModelError): return False
+    of_group = p[:, [DANGERS.index(kind) for kind in FIRST_HELP]].sum(1)   # windows are not counted: they are not for what is expected
+    return dying > max(of_group.max(initial=0), marks_chances(question)[1][0])
 
 def help_for(question: str) -> tuple[str, str]:
     """The kind of danger, a key of `FIRST`, and what the person who asks needs to hear before any evidence; two times '' where there is

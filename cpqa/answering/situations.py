@@ -8,7 +8,7 @@ __all__ = ['SITUATIONS', 'SAID', 'SituationNetwork', 'shipped_situations', 'situ
 
 # %% ../../nbs/answering/situations.ipynb #9b000004
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -47,16 +47,20 @@ _WIDE = 120   # words that are read at once
 _BESIDE = {'dying': ('dying', 'stopping'), 'bereaved': ('bereaved', 'sign', 'children'),
            'waiting': ('waiting', 'stopping', 'mixing', 'children')}
 
-def situations(message: str) -> dict[str, float]:
-    "The situations that a message tells of, each with its probability; none without the extra `offline`."
+@lru_cache(64)
+def _told(message: str) -> tuple[tuple[str, float], ...]:
     read = [part for text in dict.fromkeys((message, Speller().read(message)[0])) for part in message_windows(text, _WIDE)]
-    if not read: return {}
+    if not read: return ()
     try: network = shipped_situations()
-    except (MissingExtra, ModelError): return {}
+    except (MissingExtra, ModelError): return ()
     chances = network.chances(read).max(0).tolist()
     told = {name: p for name, p, bar in zip(SITUATIONS, chances, network.card.bars) if p >= bar}
     first = max(_BESIDE.keys() & told, key=told.__getitem__, default='')
-    return {name: p for name, p in told.items() if not first or name in _BESIDE[first]}
+    return tuple((name, p) for name, p in told.items() if not first or name in _BESIDE[first])
+
+def situations(message: str) -> dict[str, float]:
+    "The situations that a message tells of, each with its probability; none without the extra `offline`."
+    return dict(_told(message))
 
 # %% ../../nbs/answering/situations.ipynb #9b00000e
 SAID = {
@@ -71,10 +75,11 @@ SAID = {
     'sign': 'Show any new change in the body, or one that does not go away, to a doctor soon, whatever is read here.',
     'stopping': 'Before a treatment is stopped, put off or changed, talk it over with those who give it: papers speak of groups of people, '
                 'not of one.',
-    'mixing': 'Ask those who treat you or a pharmacist before you take anything beside a cancer treatment, herbs and vitamins too: some of '
-              'them change how it works, and nobody will mind the question.',
+    'mixing': 'Ask those who treat you or a pharmacist before anything is taken beside a cancer treatment, be it a medicine, a vaccine, '
+              'alcohol, a herb or a vitamin: some change how the treatment works or is borne. If it is taken already, tell them now; '
+              'nobody will mind.',
     'children': 'Whether eggs or sperm can be kept for later is best asked before treatment begins: tell the team now that children '
-                'may be wanted, even if treatment starts within days.',
+                'may be wanted, even if treatment starts within days. After treatment a fertility clinic can say what is possible.',
 }
 
 def situation_notes(told: Iterable[str]) -> list[str]:
