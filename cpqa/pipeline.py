@@ -516,13 +516,16 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
                    read_as='' if asked == (message,) else asked[0], further=tuple(further))
 
 # %% ../nbs/pipeline.ipynb #01e50135
-def _after_a_death(answer: Answer) -> Answer:
-    "The answer with its best quote alone, if that is not loose, and without the nearest titles: what misses the point hurts the bereaved."
+def _after_a_death(answer: Answer, g: Gathered) -> Answer:
+    """The answer with its best quote alone, and without the nearest titles: what misses the point hurts the bereaved. Where none is close,
+    only a paper that might be quoted beside the dying, as those on grief, may speak."""
     if answer.citations and not answer.model:
-        best = max(answer.citations, key=lambda c: c.score)
-        loose = any(why.kind == 'match' and why.values['degree'] == 'loose' for why in answer.why)
-        if loose: answer = replace(answer, response=NOTHING, citations=(), abstained=True, why=(remark('after a death'),))
-        else: answer = replace(answer, response=quoted([best]), citations=(best,))
+        degree = next((why.values['degree'] for why in answer.why if why.kind == 'match'), 'close')
+        cited = [g.documents[c.pmid] for c in answer.citations if c.pmid in g.documents]
+        fit = {d.id for d in beside_the_dying(cited, g.encoder)} if degree == 'fair' else set()
+        kept = [c for c in answer.citations if degree == 'close' or c.pmid in fit]
+        if kept: answer = replace(answer, response=quoted(best := [max(kept, key=lambda c: c.score)]), citations=tuple(best))
+        else: answer = replace(answer, response=NOTHING, citations=(), abstained=True, why=(remark('after a death'),))
         answer = replace(answer, label='', label_by='', counts={})   # a yes or no rests on more than one
     return replace(answer, nearest=())
 
@@ -555,7 +558,8 @@ def _one_answered(qa: _Steps, question: str, message: str, kind: AnswerKind | No
     with whole.stage('ask'):
         reader = made_reader(Tools(qa.reading, lambda: qa.support, look))
         answer = reader.read(look(asked) if reader.wants_evidence else asked)
-    spare = _after_a_death if 'bereaved' in situations(message) else lambda answer: answer
+    bereaved = 'bereaved' in situations(message)
+    spare = lambda answer: _after_a_death(answer, found[0]) if bereaved and found else answer
     answer = spare(answer)
     if found: answer = _quoted_instead(qa, answer, found[0], spare)
     t['read'] = round(whole['ask'] - whole.get('look', 0.0) - sum(answer.timings_ms.values()), 2)   # a model may look while it reads
