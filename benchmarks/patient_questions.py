@@ -59,6 +59,9 @@ notes had been written for other questions and 124 mended, and `demo, November 2
 (p..., s...), of which 8 get words for an emergency and count as not answered; one session read the screens. `..., second grader` are the
 first quotes to o... alone, of that reader and of `demo, before November 29`, the one of the morning, in one shuffled row, by a stricter
 one. Seven sentences that the first had called dangerous or senseless were mended afterwards.
+`demo, November 29, fresh messages` are 40 messages (e...) by a session that knew nothing, some with a danger in them, put to the same
+reader, and `words picked` a network that asked the words of the message that it took for the question's, which is not built in; two
+sessions read the screens of both in one shuffled row.
 Of d..., q..., u..., w..., y... and z... too is learnt what searchers found for those that had not been answered (answer_grades.tsv).
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
