@@ -121,7 +121,7 @@ def matrix(rows: list[tuple[np.ndarray, np.ndarray]]) -> csr_matrix:
 def fitted(labelled: list[tuple[str, str]], real: set[str]) -> DangerModel:
     """Logistic regression; of a message in danger that is read in parts, the part that a first model finds most telling stands for it,
     and of a harmless one each part is harmless. The real messages weigh double."""
-    read = [(KINDS.index(kind), [word_marks(words) for words in readings(text)], 1.0 + (text in real)) for kind, text in labelled]
+    read = [(KINDS.index(kind), [word_marks(piece.words) for piece in readings(text)], 1.0 + (text in real)) for kind, text in labelled]
     first = None
     for rounds in (15, 50):
         rows, kinds, weights = [], [], []

@@ -199,7 +199,7 @@ def write(network: Student, tokenizer: Tokenizer, m: Marked, told: dict):
             DataUsed('phrases that tell of a danger', 'Apache-2.0', int((~m.apart[m.n:]).sum()), f'a share of {SOME}; dying and bereaved'))
     about = About('the encoder of cpqa', 'Apache-2.0', 'Apache-2.0', used, (), shown, made_with(),
                   'python benchmarks/situations.py --write', LIMITS)
-    prepare_head(head.eval(), tokenizer, FOLDER, 'situations', tuple(BARS.values()), max_tokens=TOKENS, about=about)
+    prepare_head(head.eval(), tokenizer, FOLDER, 'situations', FROZEN, tuple(BARS.values()), max_tokens=TOKENS, about=about)
 
 
 def main():

@@ -2,8 +2,8 @@
 
     python benchmarks/teach_danger.py EXAMPLES --out DIR [--epochs N] [--steps N]       (half a minute on an H200)
 
-It needs torch, transformers, tokenizers and safetensors alone, so that it runs where cpqa is not installed. The encoder's first four layers
-stay as they are; two layers above them, first token and mean, and seven outputs learn. A network of each of two folds says what it thinks
+It needs torch, transformers, tokenizers and safetensors alone, so that it runs where cpqa is not installed. The encoder's first two layers
+stay as they are; four layers above them, first token and mean, and seven outputs learn. A network of each of two folds says what it thinks
 of the texts that it did not learn from, a third one learns from all. DIR gets head.pt, and left.npz with those chances by window.
 """
 import argparse
@@ -17,7 +17,7 @@ from teach_selection import Pairs, Student, device, read, trained
 from torch.nn import functional as of
 from transformers import AutoTokenizer
 
-FROZEN, OWN, FOLDS, SMOOTHING = 4, 2, 2, .03
+FROZEN, OWN, FOLDS, SMOOTHING = 2, 4, 2, .03
 LEARNS = (48, 2e-4, 1e-3)                # windows a step, rate of the layers and of the head
 
 

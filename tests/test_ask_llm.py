@@ -272,7 +272,8 @@ def test_danger_comes_first_whoever_answers(server):
         for more in ([], ['--llm', name]):
             answer = json.loads(good('ask', question, *more, '--json', env=env, how=inside))
             assert 'emergency number' in answer['first'] and (answer['kind'], answer['citations']) == ('help', [])
-    out = good('ask', 'rattling breath last days is he suffering', how=inside)   # beside the dying nothing is to be saved by hurry
+    asked = 'long pauses between breaths, mum is at the end, is she in pain'   # beside the dying nothing is to be saved by hurry
+    out = good('ask', asked, how=inside)
     assert out.index('district nurses') < out.index('Searched')
 
 

@@ -51,7 +51,7 @@ def damaged(tmp_path):
     return tmp_path
 
 
-FEVER, RATTLE = 'I have a fever after my chemo', 'rattling breath last days is he suffering'
+FEVER, RATTLE = 'I have a fever after my chemo', 'long pauses between breaths, mum is at the end, is she in pain'
 NO_ANSWER = {'no library': {'question': RATTLE}, 'too long': {'question': f'{FEVER} ' * 500},   # to a fever no library is opened
              'no model': {'question': FEVER, 'kind': 'yesno'}}
 

@@ -271,7 +271,7 @@ def test_messages_of_patients_who_are_in_no_danger(data_dir):
     assert (process_time() - began)/len(kept) < 0.5   # seconds of the processor a message, several times what a slow one takes
 
 
-ALARMS = 11 if NIGHTLY else 2   # of 463, and of 120; twelve of all 901: over one in a hundred, for fewer among questions on cancer
+ALARMS = 11 if NIGHTLY else 3   # of 463, and of 120; twelve of all 901: over one in a hundred, for fewer among questions on cancer
 HISTORY = ('I am 61 and had surgery for bowel cancer in 2022, then six months of folfox. '
            'My scans were clear, I walk every day, my wife cooks. ')
 
@@ -436,7 +436,7 @@ def test_a_terminal_says_the_words_once(monkeypatch):
 
 
 def test_a_search_for_documents_says_what_must_be_said_first_and_lists_them():
-    said = first_words(asked := 'rattling breath last days is he suffering')
+    said = first_words(asked := 'long pauses between breaths, mum is at the end, is she in pain')
     assert said == FIRST['dying']
     out = good('search', asked, '-k', '2', how=inside)
     assert out.startswith(said[:60]) and len(out.removeprefix(said).strip().splitlines()) == 2

@@ -72,13 +72,14 @@ class DangerNetwork(MessageNetwork):
         return raised / raised.sum(1, keepdims=True)
 
 # %% ../../nbs/answering/danger_network.ipynb #da00000d
-_READS_AT = '__module.bert.encoder.layer.3.output.LayerNorm/aten::layer_norm/Add'   # behind the fourth layer of the encoder
+_READS_AT = '__module.bert.encoder.layer.{}.output.LayerNorm/aten::layer_norm/Add'   # a node behind one of the encoder's six layers
 
 def prepare_head(
     head: Any,                            # a module: hidden (n, tokens, width), attention_mask (n, tokens) -> logits (n, outputs)
     tokenizer: Any,                       # of the package tokenizers: the encoder's
     out: str | Path,                      # the folder to write; one that is there is replaced
     kind: Literal['danger', 'situations'],
+    frozen: int,                          # layers of the encoder that it stands on
     bars: tuple[float, ...],              # the chance from which on each is told
     precision: FastPrecision = 'w8',
     max_tokens: int = 96,                 # of what is read at a time
@@ -89,7 +90,7 @@ def prepare_head(
     if (folder := shipped('bi-encoder')) is None: raise ModelError('no encoder came with this copy of cpqa: install it again')
     below = read_card(folder, 'bi-encoder')
     card = ModelCard(f'cpqa-{kind}', weights_digits(head), precision, max_tokens, below.pad_id, (HIDDEN, 'attention_mask'), dim=below.dim,
-                     kind=kind, trunk='bi-encoder', trunk_weights=below.weights, reads_at=_READS_AT, bars=bars, about=about)
+                     kind=kind, trunk='bi-encoder', trunk_weights=below.weights, reads_at=_READS_AT.format(frozen - 1), bars=bars, about=about)
     if precision != 'f32': fast_gelu(head)
     return prepare(Path(out), card, head.eval(), tokenizer)
 
