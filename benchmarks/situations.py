@@ -11,7 +11,8 @@ only sound like it, and 240 by a sixth for side effects that are told as a quest
 which nothing learns from (APART). A seventh wrote 180 dangers that a death is told beside, or that look like one, a third in other frames,
 an eighth 240 for `waiting`, half of which only sound like it, and 60 apart. A ninth wrote 150 signs of what can be treated and looks like
 the end, or like nothing, and 150 sad or frightening stories in which nobody dies, of both 40 apart (of the first and of the dangers:
-LIKE_AN_END). Sessions that knew nothing of the program marked the first; for `bereaved` those of them that hold a word of death or loss,
+LIKE_AN_END). The 610 ordinary messages of danger_stories.tsv (ids that begin with pm) were marked by two more for all eight.
+Sessions that knew nothing of the program marked the first; for `bereaved` those of them that hold a word of death or loss,
 for `waiting` the 120 that a first fit thought likeliest. Phrases that tell of a danger (danger*.tsv) count as none of NO_DANGER; of them
 SOME are learnt from.
 Two layers that begin as those of the encoder in the package, on its first four, learn: each text twice, a quarter of all among sentences

@@ -47,6 +47,7 @@ from .retrieval.vectors import CompletedVectors, DenseRetriever, PassageVectors,
 # %% ../nbs/pipeline.ipynb #5a1672e4
 from .answering.abstention import NOTHING, confidence as confidence_in
 from .answering.glossary import asked_words, brand_names, in_plain_words
+from .answering.known_questions import likely_questions
 from .answering.messages import questions_in
 from .answering.question_kinds import kind_of
 from .answering.quoting_reader import among, quoted
@@ -503,6 +504,20 @@ def _help(message: str, said: str) -> Answer:
     "The words for a person in danger, and nothing else."
     return Answer(message, '', abstained=True, kind='help', first=said, library='nothing', note='')
 
+_NONE_OTHER = ('bereaved', 'dying')   # where nothing is answered but what was asked
+_BRIEF, _TOLD = 20, 30   # words of a question that is asked before a known one; of a text in which more is told than asked
+
+def _part_answered(qa: _Steps, question: str, message: str, one: Callable[[str], Answer]) -> Answer:
+    "The first answer to what was read in a message or to known questions that stand for it; a long story is put behind these."
+    told = qa.reading.model is None and len(message.split()) > _TOLD
+    if not told or {*_NONE_OTHER} & {*situations(message)}: return one(question)
+    known = [q for q, _ in likely_questions(message, question, qa.engines.encoder if qa.engines.named_encoder is None else None)]
+    answers, order = dict[str, Answer](), [question, *known] if len(question.split()) <= _BRIEF else [*known, question]
+    for asked in order:
+        answers[asked] = one(asked)
+        if not answers[asked].abstained: return answers[asked]
+    return answers[question]
+
 def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind | None, options: Options,
               on_text: Callable[[str], Any] | None) -> Answer:
     if qa.reading.model is None and (kind or options):
@@ -510,10 +525,11 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
     message = message.encode('utf-8', 'replace').decode()
     danger, first = help_for(message)
     if danger in ON_ITS_OWN: return _help(message, first)
-    answer, *further = (_one_answered(qa, question, message, kind, options, on_text) for question in asked)
+    one = lambda question: _one_answered(qa, question, message, kind, options, on_text)
+    answer, *further = (_part_answered(qa, question, message, one) for question in asked)
     notes = [*situation_notes(situations(message) if not first else ()), *filter(None, [language_note(message)])]
     return replace(answer, question=message, first=first, notes=(*notes, *answer.notes),
-                   read_as='' if asked == (message,) else asked[0], further=tuple(further))
+                   read_as='' if answer.question == message else answer.question, further=tuple(further))
 
 # %% ../nbs/pipeline.ipynb #01e50135
 def _after_a_death(answer: Answer, g: Gathered) -> Answer:

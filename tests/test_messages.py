@@ -2,11 +2,14 @@
 import json
 
 import pytest
-from conftest import NIGHTLY, ROOT
+from conftest import NIGHTLY, ROOT, cases
 from helpers import inside
 
 import cpqa
+from cpqa.answering.known_questions import known_questions
 from cpqa.answering.messages import message_of, message_parts, questions_in, sentence_signs, shipped_message_weights
+from cpqa.answering.situations import situations
+from cpqa.cli_ask import answer_to
 from cpqa.core.records import Answer
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
@@ -39,6 +42,28 @@ def test_what_was_told_before_stands_beside_a_question():
     [asked] = questions_in(told)
     assert asked.startswith('Two scans') and 'only watched' in asked and 'Thank you' not in asked and len(asked.split()) <= 55
     assert 'garden' not in questions_in('We sat in the garden. ' * 40 + 'Does tamoxifen cause hot flushes?')[0]
+
+
+SUGAR = ('A neighbour came with cakes and said in the hall that sugar feeds cancer, she has it from her cousin. I had a breast lump out in '
+         'spring and I have eaten sweet things all my life. Now I stand at the shelf and put the biscuits back like a thief. Should I stop '
+         'eating sugar?')
+
+
+def test_a_story_is_answered_by_a_known_question_that_stands_for_it():
+    answer = asked(SUGAR)
+    assert (answer.question, answer.abstained, answer.further) == (SUGAR, False, ())
+    assert answer.read_as in known_questions().questions and 'sugar' in answer.read_as and 'cousin' not in answer.read_as
+
+
+@cases('told', [
+    'My mother died in spring after her third chemo for ovarian cancer, and we were all there. She was 71, sang in a choir and made the '
+    'best soup in the street. I cannot stop asking myself: would she have lived longer without it?',
+    'The hospice nurse says that Mum has only days left now, and she no longer eats or drinks. She is 84, had bowel cancer, and the whole '
+    'family takes turns to sit with her and read to her at night. Would a drip help her?'])
+def test_the_bereaved_and_the_dying_are_answered_nothing_that_they_did_not_ask(told):
+    assert {'bereaved', 'dying'} & {*situations(told)}
+    answer = answer_to(told)
+    assert not {answer.read_as, *(more.question for more in answer.further)} & {*known_questions().questions}
 
 
 def test_a_question_stays_a_question():

@@ -502,5 +502,5 @@ def test_who_asks_whether_it_can_wait_is_told_to_ring_and_nothing_of_dying():
 
 
 def test_a_side_effect_that_is_told_as_a_question_is_heard():
-    said = ' '.join(good('ask', 'diarrhoea on pembrolizumab, is that normal?', how=inside).split())
+    said = ' '.join(good('ask', 'diarrhea on immunotherapy normal', how=inside).split())
     assert SAID['side effect'] in said

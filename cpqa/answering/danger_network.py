@@ -90,7 +90,8 @@ def prepare_head(
     if (folder := shipped('bi-encoder')) is None: raise ModelError('no encoder came with this copy of cpqa: install it again')
     below = read_card(folder, 'bi-encoder')
     card = ModelCard(f'cpqa-{kind}', weights_digits(head), precision, max_tokens, below.pad_id, (HIDDEN, 'attention_mask'), dim=below.dim,
-                     kind=kind, trunk='bi-encoder', trunk_weights=below.weights, reads_at=_READS_AT.format(frozen - 1), bars=bars, about=about)
+                     kind=kind, trunk='bi-encoder', trunk_weights=below.weights, reads_at=_READS_AT.format(frozen - 1), bars=bars,
+                     about=about)
     if precision != 'f32': fast_gelu(head)
     return prepare(Path(out), card, head.eval(), tokenizer)
 
