@@ -62,6 +62,10 @@ one. Seven sentences that the first had called dangerous or senseless were mende
 `demo, November 29, fresh messages` are 40 messages (e...) by a session that knew nothing, some with a danger in them, put to the same
 reader, and `words picked` a network that asked the words of the message that it took for the question's, which is not built in; two
 sessions read the screens of both in one shuffled row.
+`demo, messages, known questions` are 60 messages (l...) by a session that knew nothing, eight with a danger in them that the writer plays
+down, put to the reader with the known questions, and to the danger and situation networks of that day; twelve get the words for a danger,
+four of them wrongly, and count as not answered; one session read the screens. Bars of the danger network were moved after these messages
+had been read (safety.ipynb says how).
 Of d..., q..., u..., w..., y... and z... too is learnt what searchers found for those that had not been answered (answer_grades.tsv).
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 

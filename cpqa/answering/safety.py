@@ -203,6 +203,7 @@ def network_chances(question: str) -> _Chances:
 
 _SHARED = 0.5   # by the network, of the sentence that the marks hear, read alone: below it they do not alarm
 _EITHER = 0.96   # by the network, that there is a danger, of whichever group
+_FEVER = 0.45    # by the network, that it is a fever
 
 @lru_cache(64)
 def danger(question: str) -> str:
@@ -214,6 +215,7 @@ def danger(question: str) -> str:
         network = group_chances(windows, question)
         found = [kind for (p, kind), bar in zip(network, shipped_danger().card.bars) if p >= bar]
         if _of_windows(1 - windows[:, 0]) >= _EITHER: found.append(max(network)[1])
+        if _of_windows(windows[:, DANGERS.index('fever')]) >= _FEVER: found.append('fever')
         _, _, said = danger_outputs(danger_model(), question)
         marks = {j: kind for j, kind in marks.items() if network_chances(said[j])[j][0] >= _SHARED}
     except (MissingExtra, ModelError): pass   # then the marks decide alone
