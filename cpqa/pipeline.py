@@ -526,7 +526,8 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
     danger, first = help_for(message)
     if danger in ON_ITS_OWN: return _help(message, first)
     one = lambda question: _one_answered(qa, question, message, kind, options, on_text)
-    answer, *further = (_part_answered(qa, question, message, one) for question in asked)
+    answer, *more = (_part_answered(qa, question, message, one) for question in asked)
+    further = [part for i, part in enumerate(more) if part.abstained or part.response not in {p.response for p in (answer, *more[:i])}]
     notes = [*situation_notes(situations(message) if not first else ()), *filter(None, [language_note(message)])]
     return replace(answer, question=message, first=first, notes=(*notes, *answer.notes),
                    read_as='' if answer.question == message else answer.question, further=tuple(further))

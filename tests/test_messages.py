@@ -1,5 +1,6 @@
 "Messages of patients: the question in them is found, in real messages too, and asked part by part."
 import json
+from unittest.mock import patch
 
 import pytest
 from conftest import NIGHTLY, ROOT, cases
@@ -29,6 +30,12 @@ def test_two_questions_are_answered_one_by_one():
     assert answer.question == TWO and answer.read_as == 'Does Keytruda make people live longer with lung cancer?'
     [second] = answer.further
     assert 'side effects' in second.question and 'Keytruda' in second.question and second.library == answer.library
+
+
+def test_one_answer_is_not_given_twice():
+    same = 'Does tamoxifen cause hot flushes?', 'does tamoxifen cause hot flushes'
+    with patch('cpqa.pipeline.questions_in', return_value=same): answer = answer_to('We sat in the garden. ' + ' '.join(same))
+    assert not answer.abstained and answer.further == ()
 
 
 def test_a_letter_of_over_a_thousand_words_is_no_reason_to_refuse():

@@ -31,7 +31,7 @@ from .patient_words import patient_words
 # %% ../../nbs/retrieval/spelling.ipynb #28105bd4
 _PLAIN, _RESPELLED = re.compile('[a-z]+'), re.compile('ae|oe|tumour|centre|organis|etastasis')
 
-_COMMON = '''abdomen abdominal alcohol allergic anesthesia antibiotic anxiety appetite asbestos bladder
+_COMMON = '''abdomen abdominal alcohol allergic anesthesia antibiotic anxiety appetite asbestos bladder brachy
 bleeding blood bowel breathing bruising calcium chemotherapy chemo cigarettes constipation cough
 curable death depression diabetes diagnosis diarrhea disease doctor dosage exercise fatigue
 fertility fever genetic hair headache heartburn hemorrhage hepatitis hereditary hormone hospice
