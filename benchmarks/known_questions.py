@@ -24,6 +24,7 @@ from cpqa.answering import known_questions as room
 from cpqa.answering.known_questions import LIKENESS, KnownWeights, alike
 from cpqa.answering.messages import SentenceWeights, questions_in
 from cpqa.evaluation.claims import auroc
+from cpqa.evaluation.statistics import wilson
 from cpqa.retrieval.encoder_contracts import directions
 from cpqa.retrieval.encoders import EmbeddedEncoder
 
@@ -54,7 +55,10 @@ def fitted(x: np.ndarray, y: np.ndarray): return LogisticRegression(C=1, max_ite
 def told(p: np.ndarray, grades: np.ndarray, group: np.ndarray) -> dict:
     first = [max(np.flatnonzero(group == g), key=lambda i: p[i]) for g in dict.fromkeys(group)]
     sure = [i for i in first if p[i] >= LEAST]
+    useful, reached = wilson(int((grades[sure] > 0).sum()), len(sure)), wilson(len(sure), len(first))
+    share = lambda found: {'value': round(found.value, 4), 'interval': [round(found.low, 4), round(found.high, 4)]}
     return {'messages': len(first), 'pairs': len(p), 'AUROC': round(auroc(p[grades > 0], p[grades == 0]), 4), 'likely enough': len(sure),
+            'share likely enough': share(reached), 'share of these of use': share(useful),
             'of these 2, 1, 0': [int((grades[sure] == g).sum()) for g in (2, 1, 0)],
             'likeliest of all 2, 1, 0': [int((grades[first] == g).sum()) for g in (2, 1, 0)]}
 
