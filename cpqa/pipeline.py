@@ -507,6 +507,12 @@ def _help(message: str, said: str) -> Answer:
 _NONE_OTHER = ('bereaved', 'dying')   # where nothing is answered but what was asked
 _BRIEF, _TOLD = 20, 30   # words of a question that is asked before a known one; of a text in which more is told than asked
 
+def _of_what_was_told(answer: Answer, message: str) -> Answer:
+    "The answer to a known question; that nothing mentions a word is said of words of the message alone."
+    left = {w for r in answer.why if r.kind == 'unmentioned' for w in r.values['words'] if w.lower() in message.lower()}
+    said = [remark('unmentioned', words=[w for w in r.values['words'] if w in left]) if r.kind == 'unmentioned' else r for r in answer.why]
+    return replace(answer, why=tuple(r for r in said if r.kind != 'unmentioned' or r.values['words']))
+
 def _part_answered(qa: _Steps, question: str, message: str, one: Callable[[str], Answer]) -> Answer:
     "The first answer to what was read in a message or to known questions that stand for it; a long story is put behind these."
     told = qa.reading.model is None and len(message.split()) > _TOLD
@@ -515,7 +521,7 @@ def _part_answered(qa: _Steps, question: str, message: str, one: Callable[[str],
     answers, order = dict[str, Answer](), [question, *known] if len(question.split()) <= _BRIEF else [*known, question]
     for asked in order:
         answers[asked] = one(asked)
-        if not answers[asked].abstained: return answers[asked]
+        if not answers[asked].abstained: return _of_what_was_told(answers[asked], message)
     return answers[question]
 
 def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind | None, options: Options,
@@ -526,8 +532,10 @@ def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind
     danger, first = help_for(message)
     if danger in ON_ITS_OWN: return _help(message, first)
     one = lambda question: _one_answered(qa, question, message, kind, options, on_text)
-    answer, *more = (_part_answered(qa, question, message, one) for question in asked)
-    further = [part for i, part in enumerate(more) if part.abstained or part.response not in {p.response for p in (answer, *more[:i])}]
+    part = lambda question: _part_answered(qa, question, message, one)
+    answer, *more = map(one if len(asked) > 1 else part, asked)   # for which of two things would a known question stand?
+    if more and all(each.abstained for each in (answer, *more)): answer = part(asked[0])
+    further = [other for i, other in enumerate(more) if other.abstained or other.response not in {a.response for a in (answer, *more[:i])}]
     notes = [*situation_notes(situations(message) if not first else ()), *filter(None, [language_note(message)])]
     return replace(answer, question=message, first=first, notes=(*notes, *answer.notes),
                    read_as='' if answer.question == message else answer.question, further=tuple(further))

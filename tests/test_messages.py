@@ -12,6 +12,8 @@ from cpqa.answering.messages import message_of, message_parts, questions_in, sen
 from cpqa.answering.situations import situations
 from cpqa.cli_ask import answer_to
 from cpqa.core.records import Answer
+from cpqa.core.remarks import remark
+from cpqa.pipeline import _of_what_was_told, asked_in
 
 pytestmark = pytest.mark.usefixtures('loaded_once')
 
@@ -105,3 +107,16 @@ def test_a_claim_is_checked_from_the_top():
     right, wrong = (cpqa.check_claim(claim, quote) for claim in ('Tea reduced pain compared with coffee.',
                                                                  'Tea did not reduce pain compared with coffee.'))
     assert right.fault == '' and wrong.fault and right.score > wrong.score + .3
+
+
+def test_what_a_message_asks_besides_is_never_dropped_for_a_known_question():
+    two = f'{SUGAR} And how do I bake sourdough bread in a gas oven without a lid?'
+    assert len(asked_in(two)) == 2
+    answer = answer_to(two)
+    assert answer.read_as in known_questions().questions and [more.abstained for more in answer.further] == [True]
+    assert 'sourdough' in answer.further[0].question
+
+
+def test_no_word_of_a_known_question_is_said_to_be_missing():
+    answer = Answer('q', 'r', why=(remark('unmentioned', words=['radiotherapy', 'bowel']), remark('unmentioned', words=['tea'])))
+    assert [r.values for r in _of_what_was_told(answer, 'My Bowel operation').why] == [{'words': ['bowel']}]
