@@ -38,7 +38,7 @@ from cpqa.training.recipe import made_with
 
 FROZEN, TOKENS = 2, 96
 EVERY = 3          # of so many phrases made from templates one is read
-ALLOWED = (5, 14)   # messages and questions, of some 1,700 that call for no help, that may alarm when left out, by either group
+ALLOWED = (5, 14)   # messages and questions, of some 2,800 that call for no help, that may alarm when left out, by either group
 LIMITS = ('It is no triage: it misses some of those in danger, and nobody should wait for it.',
           'It learnt from phrases that sessions of a language model wrote, in English.')
 
