@@ -54,7 +54,7 @@ def pages(data_dir) -> dict:
     "Id as in the notes, without its part -> address and text of a page for patients."
     begins = {'1_CancerGov_QA': 'NCI', '2_GARD_QA': 'GARD', '4_MPlus_Health_Topics_QA': 'MPLUS', '5_NIDDK_QA': 'NIDDK',
               '6_NINDS_QA': 'NINDS', '7_SeniorHealth_QA': 'NIHSH', '8_NHLBI_QA_XML': 'NHLBI', '9_CDC_QA': 'CDC'}
-    noted, out = {page_of(n) for n in NOTES if n.url}, {}
+    noted, out = {page_of(n) for n in NOTES if n.url and not read_now(n)}, {}
     with tarfile.open(data_dir/'medquad'/'medquad_1-9_xml.tar.gz') as packed:
         for member in packed:
             begin = next((b for folder, b in begins.items() if f'{folder}/' in member.name), '')
@@ -62,6 +62,10 @@ def pages(data_dir) -> dict:
             page = etree.parse(packed.extractfile(member), etree.XMLParser(resolve_entities=False, no_network=True)).getroot()
             out[f'{begin}-{page.get("id")}'] = page.get('url').replace('http://', 'https://'), ' '.join(page.itertext())
     return out
+
+
+def read_now(n: DemoNote) -> bool:   # a page that is not in the data: a session read a stored copy of it
+    return n.id.startswith('WEB-')
 
 
 def page_of(n: DemoNote) -> str:   # or the paper, of a further note on one
@@ -72,7 +76,7 @@ def page_of(n: DemoNote) -> str:   # or the paper, of a further note on one
 def source_runs(pqal, beir, rct, pages) -> set:
     "Every run of words in every document of the data; titles are facts of the bibliography and are left out."
     texts = [d['text'] for d in [*beir.values(), *rct.values()]] + [' '.join(r['CONTEXTS']) + ' ' + r['LONG_ANSWER'] for r in pqal.values()]
-    texts += [pages[id][1] for id in {page_of(n) for n in NOTES if n.url}]
+    texts += [pages[id][1] for id in {page_of(n) for n in NOTES if n.url and not read_now(n)}]
     return {run for text in texts for run in runs(text)}
 
 
@@ -85,7 +89,8 @@ def test_they_cover_what_patients_ask():
 def test_each_line_is_a_note_and_nothing_else():
     lines = [json.loads(line) for line in DEMO_FILE.read_text(encoding='utf-8').splitlines()]
     parts = {'id', 'title', 'year', 'mesh', 'cancer', 'topic', 'text', 'kind', 'url'}
-    assert all(set(line) == parts | ({'pmid'} if line['id'].startswith('PMC') else set()) for line in lines)
+    more = lambda id: {'pmid'} if id.startswith('PMC') else {'publisher'} if id.startswith('WEB') else set()
+    assert all(set(line) == parts | more(line['id']) for line in lines)
     papers = [int(n.id) for n in NOTES if not n.url and not n.pmid]
     assert {n.pmid for n in NOTES if n.pmid} <= {str(id) for id in papers}   # a further note on a paper
     further = [n.id.partition('.')[::2] for n in NOTES if n.pmid]
@@ -101,6 +106,13 @@ def test_each_leads_to_its_source():
     assert [n.id for n in NOTES if n.pmid and at[n.id] != at[n.pmid]] == []
 
 
+def test_a_page_that_was_read_is_no_paper_and_says_whose_it_is():
+    pages = [n for n in NOTES if read_now(n)]
+    assert len(pages) > 400 and [n.id for n in pages if not n.publisher or n.publisher.startswith('The ')] == []
+    assert [n.id for n in pages if re.search(r'ncbi\.nlm|pubmed|doi\.org|preview|\?(?:_ga|tag|utm)', n.url)] == []
+    assert {n.document().journal.endswith(', read in November 2026, not a paper') for n in pages} == {True}
+
+
 def test_their_text_is_plain():
     odd = [(n.id, c) for n in NOTES for c in n.text + n.title if unicodedata.category(c)[0] == 'C' or c in '<>'
            and re.search(r'</?\w+>', n.text)]
@@ -113,7 +125,7 @@ def test_every_source_stands_in_the_data(beir, pqal, rct, pages):
     assert [n.id for n in NOTES if n.pmid and (page_of(n), n.year) != tuple(rct[n.pmid]['metadata'][k] for k in ('pmcid', 'year'))] == []
     kinds = {n.id: n.kind for n in NOTES}
     assert [n.id for n in NOTES if n.pmid and (n.kind, n.mesh) != (kinds[n.pmid], ())] == []
-    assert [n.id for n in NOTES if n.url and pages.get(page_of(n), ('',))[0] != n.url] == []
+    assert [n.id for n in NOTES if n.url and not read_now(n) and pages.get(page_of(n), ('',))[0] != n.url] == []
 
 
 def titles(paper: dict) -> list[list[str]]:

@@ -22,6 +22,8 @@ PUBLISHERS = {id: f'Page of {name}, as MedQuAD collected it, not a paper' for id
     'NINDS': 'the US National Institute of Neurological Disorders and Stroke',
     'CDC': 'the US Centers for Disease Control and Prevention'}.items()}
 
+_READ = 'Page of {}, read in November 2026, not a paper'
+
 class DemoNote(Record, frozen=True):
     "An evidence note: what a paper or a page says, in our own words."
     id: str                        # a PMID; of further notes on a paper its PMCID, then with .2, .3; of a page publisher, number and part
@@ -34,12 +36,13 @@ class DemoNote(Record, frozen=True):
     kind: str = ''                 # of study, as in `STUDY_KINDS`; '' where it is not known
     url: str = ''                  # of a page that is no paper
     pmid: str = ''                 # of the paper, where the id is another
+    publisher: str = ''            # of a page that was read in November 2026
 
     def document(self) -> Document:
         "The note as a document, to be indexed and quoted."
         link = self.url or (Document(self.pmid).url if self.pmid else '')
         return Document(id=self.id, title=self.title, text=self.text, year=self.year, source='demo note', link=link, pmid=self.pmid,
-                        journal=PUBLISHERS.get(self.id.partition('-')[0], ''),
+                        journal=_READ.format(self.publisher) if self.publisher else PUBLISHERS.get(self.id.partition('-')[0], ''),
                         publication_types=(type_of_kind(self.kind),) if self.kind else (),
                         mesh=tuple(MeshHeading(MeshTerm(name)) for name in self.mesh))
 
