@@ -71,8 +71,8 @@ def figures() -> str:
     quotes, labels = reading['quotes']['report'], reading['labels']['report']
     given = [(labels['evidence inference'], 'questions on full texts, Evidence Inference')]
     of_use, asked_of = 'first quote useful, of those answered', patients['libraries']
-    stricter = asked_of['demo, November 29, second grader'][of_use]
-    asked = [('the demo notes', asked_of['demo, November 29'], f'; by a stricter grader {share(stricter)}',
+    stricter = asked_of['demo, notes read and judged, second grader'][of_use]
+    asked = [('the demo notes', asked_of['demo, notes read and judged'], f'; by a stricter grader {share(stricter)}',
               'questions that patients ask most'),
              ('a library of papers', asked_of['rct, November 27, evening'], '', 'questions in patients\' words')]
     best, words = found['hybrid + reranker'], found['bm25']

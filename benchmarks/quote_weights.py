@@ -2,7 +2,7 @@
 
     python benchmarks/quote_weights.py sentences OUT NAME=LIBRARY ...   (what is still to be graded; NAME= alone: the demo notes)
     python benchmarks/quote_weights.py fit NAME=LIBRARY ... researchers=LIBRARY [papers=LIBRARY] [--most NAME:N,...]
-                                          [--parts questions,papers,researchers] [--write]
+                                          [--parts papers,researchers] [--write]
 
 The questions are those of benchmarks/labels/patient_questions.tsv whose `part` is fit, in patients' words. Of each question and library the
 sentences that any one of several orders puts first are graded (benchmarks/labels/quote_grades.tsv) by a reader who does not know how they
@@ -14,12 +14,13 @@ network left out, and some of patients; what was quoted was graded by somebody b
 `researchers` are questions of BioASQ's round 9 over its abstracts, as benchmarks/reading.py keeps them; a sentence that experts marked
 counts as of use, any other as of none.
 
-A logistic regression is fitted to grade 1 or 2 against 0, for notes, for patients' questions to papers, and for those that are put in the
-words of papers, by whomever; but for the last, all researchers' sentences together weigh a tenth of the patients', since
+A logistic regression is fitted to grade 1 or 2 against 0, for patients' questions to papers, and for those that are put in the words of
+papers, by whomever; but for the last, all researchers' sentences together weigh a tenth of the patients', since
 with more of a say they make it promise patients too much. What it is worth on questions that it did not see is told by tenfold
 cross-validation over questions; `--write` puts the weights into cpqa/data/quotes.json, with --parts those of some alone. The weights for
 comparisons there are those of benchmarks/reading.py, chosen by hand.
-Those for notes are of the answer network of November 28. Those for papers are of one of November 27 (with that of the 28th, of 110
+Those for notes are learnt by known_answers.py, from fifteen times as many.
+Those for papers are of one of November 27 (with that of the 28th, of 110
 questions kept aside that were written for papers, put to 16,625, 59 were answered and 23 first quotes were marked; with the one before 65
 and 26): learnt with that of
 the evening, from sentences of which few are of use, they made of 100 questions that were held out 40 answered, 27 of use; as they were,
@@ -230,20 +231,15 @@ def fit(libraries: dict[str, str | None], write: bool, most: dict[str, int], wan
     papers = {name for name, folder in libraries.items() if folder}   # the demo notes hold information pages as well
     some = [*patients(libraries, most), *(asked_of_papers(asked) if asked else ())]
     papers |= {'papers'} if asked else set()
-    parts = {'questions': [e for e in some if e[3] not in papers]}
-    for name, so in (('papers', False), ('researchers', True)):
-        parts[name] = [e for e in some if e[3] in papers and e[0]['papers words'] == so]
-    # the demo notes were asked before papers' signs were there; of their sentences the stance network read those of yes or no alone
-    # and of some 600 graded sentences nine signs learn no more than these five
-    few = ('passage', 'said', 'opens', 'open')
-    left_out = {'questions': ('sentence', 'finding', 'concludes', 'figures', *few), 'papers': (no_pages := ('sentence', 'finding', *PAGES)),
-                'researchers': no_pages}
+    parts = {name: [e for e in some if e[3] in papers and e[0]['papers words'] == so] for name, so in (('papers', False),
+                                                                                                    ('researchers', True))}
+    left_out = ('sentence', 'finding', 'voted', *PAGES)
     before = json.loads((RESULTS / 'quote_weights.json').read_text())
     result, every = {name: before[name] for name in parts if name in before}, json.loads(QUOTES.read_text())
     for name, examples in parts.items():
         if not examples or name not in wanted: continue
         say = OF_ONE * len(experts) / len(examples) if name == 'researchers' else SAY
-        found, worth = learnt([*examples, *experts], [n for n in room.SIGNS if n not in left_out[name]], say)
+        found, worth = learnt([*examples, *experts], [n for n in room.SIGNS if n not in left_out], say)
         result[name] = found | {'held out by question': worth}
         old = msgspec.convert(every.get(name, every['questions']), room.QuoteWeights)
         every[name] = msgspec.to_builtins(replace(old, **found, encoder=str(CancerQA().encoder.describe()['sha256'])[:12],
@@ -267,7 +263,7 @@ def main(words: list[str]):
     libraries = named(words)
     if words[:1] == ['sentences'] and len(words) > 2: return to_grade(Path(words[1]), libraries)
     if words[:1] != ['fit'] or 'researchers' not in libraries: sys.exit(__doc__)
-    parts = words[words.index('--parts') + 1].split(',') if '--parts' in words else ['questions', 'papers', 'researchers']
+    parts = words[words.index('--parts') + 1].split(',') if '--parts' in words else ['papers', 'researchers']
     fit(libraries, '--write' in words, most_of(words), parts)
 
 

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['plain', 'source_line', 'counts_in_words', 'result_lines', 'by_paper', 'claim_line', 'claims_apart', 'claims_head',
-           'unconfirmed_line', 'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'nearest_lines',
-           'own_lines', 'differs_in_words', 'after_lines', 'detail_lines', 'people_lines', 'next_lines',
-           'question_lines', 'answer_text', 'answer_in_words', 'answer_html', 'answer_markdown', 'trace_text']
+           'unconfirmed_line', 'confidence_in_words', 'dates_in_words', 'model_line', 'found_lines', 'related_lines',
+           'nearest_lines', 'own_lines', 'differs_in_words', 'after_lines', 'detail_lines', 'people_lines',
+           'next_lines', 'question_lines', 'answer_text', 'answer_in_words', 'answer_html', 'answer_markdown',
+           'trace_text']
 
 # %% ../nbs/display.ipynb #6c0307b0
 import re
@@ -157,12 +158,18 @@ def found_lines(answer: Answer) -> list[tuple[str, str]]:
     "The papers that were found, each once, best first, with their addresses; none where the response does not promise them."
     return _listed(answer.evidence) if 'evidence' in answer.told else []
 
+_RELATED = 'Questions close to yours, though not the same, that are answered here:'
+
+def related_lines(answer: Answer) -> list[str]:
+    "Beside a refusal: what may be asked instead, below a line that says so."
+    return [_RELATED, *map(plain, answer.related)] if answer.abstained and answer.related else []
+
 _NEAR, _FAR = 3, 0.01   # titles that are shown beside a refusal; a probability below which a passage is about something else
 
 def nearest_lines(answer: Answer) -> list[tuple[str, str]]:
     """Beside a refusal: the papers that came nearest, by the reader if it looked, with their addresses; none where a response lists what
-    was found, or nothing is near."""
-    if not answer.abstained or 'evidence' in answer.told: return []
+    was found, or nothing is near, or there are related questions, which say it better."""
+    if not answer.abstained or answer.related or 'evidence' in answer.told: return []
     known = [e for e in answer.evidence if not e.retracted and plain(e.passage.title)]
     if answer.nearest is None: return _listed(e for e in known if e.probability is None or e.probability >= _FAR)[:_NEAR]
     place = {id: n for n, id in enumerate(answer.nearest)}
@@ -262,6 +269,7 @@ def _terms(answer: Answer) -> list[Text]:
     lines = ['\n' * (not answer.abstained) + 'In plain words', *(f'- {plain(t)}: {plain(m)}' for t, m in answer.terms.items())]
     return [Text('\n'.join(lines) + '\n')]
 
+# %% ../nbs/display.ipynb #289513f3
 def _one_answer(answer: Answer, details: bool, people: Sequence[str]) -> list[Any]:
     "The question and all that answers it, or `people` who may."
     asked = Text('\n'.join(question_lines(answer)), 'bold', no_wrap=False, overflow='fold')   # the box of a file is wrapped too
@@ -272,10 +280,12 @@ def _one_answer(answer: Answer, details: bool, people: Sequence[str]) -> list[An
         said = [f'- {claim_line(c, answer.citations)}' for c in answer.claims if details or any(c.holds for c in answer.claims)]
         blocks.append(Text('\n'.join([claims_head(answer.claims), *said]) + '\n'))
     if answer.abstained: blocks += [*_terms(answer), *[Text('\n- '.join(people))] * bool(people)]
+    close = related_lines(answer)
+    if close: blocks.append(Text('\n' * bool(people) + '\n- '.join(close)))
     if near := nearest_lines(answer): blocks.append(Text('\n' * bool(people) + _NEAREST))
     blocks += [text for n, found in enumerate(near or found_lines(answer), 1) for text in _source_text(f'{n}.', *found)]
     blocks += _sources(answer)
-    gap = '\n' * bool(near or answer.citations or 'evidence' in answer.told)
+    gap = '\n' * bool(close or near or answer.citations or 'evidence' in answer.told)
     if after := after_lines(answer): blocks.append(Text(gap + '\n'.join(after)))
     if details and (more := detail_lines(answer)): blocks.append(Text('\n'.join(['\nDetails', *more]), style='dim'))
     if not answer.abstained: blocks += _terms(answer)
@@ -336,7 +346,7 @@ def _items(tag: str, lines: Iterable[str]) -> str: return f'<{tag}>{"".join(all_
 # %% ../nbs/display.ipynb #13a94290
 def _one_html(answer: Answer, people: Sequence[str]) -> str:
     "The question and all that answers it, or `people` who may."
-    near, details = nearest_lines(answer), detail_lines(answer)
+    near, details, close = nearest_lines(answer), detail_lines(answer), related_lines(answer)
     apart = claims_apart(answer)
     claims = [_claim_html(c, answer.citations) for c in answer.claims] if apart and any(c.holds for c in answer.claims) else []
     terms = [f'<li><strong>{escape(plain(t))}</strong>: {escape(plain(m))}</li>' for t, m in answer.terms.items()]
@@ -345,6 +355,7 @@ def _one_html(answer: Answer, people: Sequence[str]) -> str:
              _lines_html(own_lines(answer), citations=answer.citations),
              _lines_html([claims_head(answer.claims)]) + _items('ul', claims) if apart else '',
              terms_html if answer.abstained else '', _lines_html(people[:1]) + _items('ul', (f'<li>{escape(p)}</li>' for p in people[1:])),
+             _lines_html(close[:1]) + _items('ul', (f'<li>{escape(q)}</li>' for q in close[1:])),
              _lines_html([_NEAREST] if near else []),
              _items('ol', [_found_html(*found) for found in (near or found_lines(answer))]),
              _items('ol', [_source_html(answer, quotes) for quotes in by_paper(answer.citations)]),
@@ -378,12 +389,13 @@ def _source_markdown(n: int, answer: Answer, quotes: list[Citation]) -> str:
 def _one_markdown(answer: Answer, details: bool, people: Sequence[str]) -> list[str]:
     "The blocks of an answer: the question, and all that answers it, or `people` who may."
     asked, *read_as = question_lines(answer)
+    listed = lambda lines: '\n'.join(f'- {_md(line)}' if n else f'{_md(line)}\n' for n, line in enumerate(lines))
     near, more = nearest_lines(answer), detail_lines(answer) if details else []
     claims = [f'- {_md(claim_line(c, answer.citations))}' for c in answer.claims if details or any(c.holds for c in answer.claims)]
     terms = ['**In plain words**', '\n'.join(f'- **{_md(t)}**: {_md(m)}' for t, m in answer.terms.items())] if answer.terms else []
     return [f'## {_md(asked)}', *(f'**{_md(line)}**' for line in (*read_as, *result_lines(answer))), *map(_md, own_lines(answer)),
             *([_md(claims_head(answer.claims)), '\n'.join(claims)] if claims_apart(answer) else []),
-            *(terms if answer.abstained else []), '\n'.join(f'- {_md(p)}' if n else f'{_md(p)}\n' for n, p in enumerate(people)),
+            *(terms if answer.abstained else []), listed(people), listed(related_lines(answer)),
             *([_NEAREST] if near else []),
             '\n'.join(f'{n}. {_link(*found)}' for n, found in enumerate(near or found_lines(answer), 1)),
             '\n'.join(_source_markdown(n, answer, quotes) for n, quotes in enumerate(by_paper(answer.citations), 1)),

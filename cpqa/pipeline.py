@@ -47,6 +47,7 @@ from .retrieval.vectors import CompletedVectors, DenseRetriever, PassageVectors,
 # %% ../nbs/pipeline.ipynb #5a1672e4
 from .answering.abstention import NOTHING, confidence as confidence_in
 from .answering.glossary import asked_words, brand_names, in_plain_words
+from .answering.known_answers import related_questions, same_question, spoken_for
 from .answering.known_questions import likely_questions
 from .answering.messages import questions_in
 from .answering.question_kinds import kind_of
@@ -474,6 +475,15 @@ def _fit(found: Retrieval, message: str, encoder: Encoder) -> Retrieval:
     left_out = dict.fromkeys({d.id for d in found.documents} - {d.id for d in kept}, 'not to be quoted beside the dying')
     return replace(found, documents=tuple(kept), dropped=found.dropped | left_out)
 
+def _of_notes(qa: _Steps) -> bool: return qa.scope.shelf is None and qa.scope.name in ('', 'demo')
+
+def _with_known(qa: _Steps, found: Retrieval, encoder: Encoder) -> Retrieval:
+    "What was found, with the demo notes that were judged to answer a question like it, where these are searched and all of them count."
+    if not _of_notes(qa) or found.dropped or qa.without or qa.scope.limits: return found
+    held = {d.id for d in found.documents}
+    more = dict.fromkeys(id for id, _ in spoken_for(found.question, encoder) if id not in held)
+    return replace(found, documents=(*found.documents, *qa.library.documents([*more]))) if more else found
+
 def _gathered(qa: _Steps, question: str, t: Timings, message: str) -> Gathered:
     loaded, source = set(qa.engines.loading), opened_source(qa)
     stage = qa.two_stage()   # what cannot be had is refused before the search
@@ -483,6 +493,7 @@ def _gathered(qa: _Steps, question: str, t: Timings, message: str) -> Gathered:
     with t.stage('embed_question'): forms = encoder.encode(both_forms(question), 'query')
     found = qa.dual_path(dict(zip(both_forms(question), forms)), source).retrieve(question)
     t.update(found.timings_ms)
+    with t.stage('known_answers'): found = _with_known(qa, found, encoder)
     with t.stage('situation'): found = _fit(found, message, encoder)
     if found.question != question:   # as it was meant: a corrected spelling matches what was written
         with t.stage('embed_question'): forms = encoder.encode(both_forms(found.question), 'query')
@@ -505,7 +516,7 @@ def _help(message: str, said: str) -> Answer:
     return Answer(message, '', abstained=True, kind='help', first=said, library='nothing', note='')
 
 _NONE_OTHER = ('bereaved', 'dying')   # where nothing is answered but what was asked
-_BRIEF, _TOLD = 20, 30   # words of a question that is asked before a known one; of a text in which more is told than asked
+_TOLD = 30   # words of a text in which more is told than asked
 
 def _of_what_was_told(answer: Answer, message: str) -> Answer:
     "The answer to a known question; that nothing mentions a word is said of words of the message alone."
@@ -514,15 +525,15 @@ def _of_what_was_told(answer: Answer, message: str) -> Answer:
     return replace(answer, why=tuple(r for r in said if r.kind != 'unmentioned' or r.values['words']))
 
 def _part_answered(qa: _Steps, question: str, message: str, one: Callable[[str], Answer]) -> Answer:
-    "The first answer to what was read in a message or to known questions that stand for it; a long story is put behind these."
-    told = qa.reading.model is None and len(message.split()) > _TOLD
-    if not told or {*_NONE_OTHER} & {*situations(message)}: return one(question)
-    known = [q for q, _ in likely_questions(message, question, qa.engines.encoder if qa.engines.named_encoder is None else None)]
-    answers, order = dict[str, Answer](), [question, *known] if len(question.split()) <= _BRIEF else [*known, question]
-    for asked in order:
-        answers[asked] = one(asked)
-        if not answers[asked].abstained: return _of_what_was_told(answers[asked], message)
-    return answers[question]
+    "The first answer to the known questions that stand for a message, or else to what was read in it; a short one is asked first."
+    if qa.reading.model is not None or {*_NONE_OTHER} & {*situations(message)}: return one(question)
+    encoder, long = qa.engines.encoder if qa.engines.named_encoder is None else None, len(message.split()) > _TOLD
+    for known in [q for q, _ in likely_questions(message, question, encoder)] if long else []:
+        if not (answer := one(known)).abstained: return _of_what_was_told(answer, message)
+    answer = one(question)
+    same = same_question(message, encoder) if answer.abstained and not long and _of_notes(qa) else ''
+    again = one(same) if same and same != question else answer
+    return answer if again.abstained or again is answer else _of_what_was_told(again, message)
 
 def _answered(qa: _Steps, message: str, asked: tuple[str, ...], kind: AnswerKind | None, options: Options,
               on_text: Callable[[str], Any] | None) -> Answer:
@@ -570,7 +581,14 @@ def _quoted_instead(qa: _Steps, answer: Answer, g: Gathered, spare: Callable[[An
                    why=(*other.why, *answer.why[1:]), timings_ms={**other.timings_ms, **answer.timings_ms},   # of a second reading
                    trace={**other.trace, 'model': answer.trace['reader'] | {'why': why}})
 
+# %% ../nbs/pipeline.ipynb #60872b30
 _MEANS = re.compile(r'\b(?:mean|means|meaning|meant|what (?:is|are|does)|what\'?s|explain)\b', re.I)
+
+def _related(qa: _Steps, question: str, message: str) -> tuple[str, ...]:
+    "Questions close to it that the demo notes answer, where these are searched and nothing else is; none for the bereaved and the dying."
+    if qa.reading.model or not _of_notes(qa) or {*_NONE_OTHER} & {*situations(message)}: return ()
+    near = related_questions(message, question, qa.engines.encoder if qa.engines.named_encoder is None else None)
+    return tuple(q for q in near if not {*_NONE_OTHER} & {*situations(q)})
 
 def _one_answered(qa: _Steps, question: str, message: str, kind: AnswerKind | None, options: Options,
                   on_text: Callable[[str], Any] | None) -> Answer:
@@ -597,7 +615,8 @@ def _one_answered(qa: _Steps, question: str, message: str, kind: AnswerKind | No
     terms = meant if answer.abstained else in_plain_words(answer.response, beside)
     return replace(answer, question=question, timings_ms={**t, **answer.timings_ms}, terms=brand_names(question) | terms,
                    library=answer.library or 'nothing: the language model was asked alone',
-                   covers=qa.covers if answer.abstained and found else '')
+                   covers=qa.covers if answer.abstained and found else '',
+                   related=_related(qa, question, message) if answer.abstained and found else ())
 
 def _with_evidence(answer: Answer, g: Gathered) -> Answer:
     sure = g.confidence if answer.confidence is None else answer.confidence   # a quoting reader says how sure it is of its quotes

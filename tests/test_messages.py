@@ -113,7 +113,7 @@ def test_what_a_message_asks_besides_is_never_dropped_for_a_known_question():
     two = f'{SUGAR} And how do I bake sourdough bread in a gas oven without a lid?'
     assert len(asked_in(two)) == 2
     answer = answer_to(two)
-    assert answer.read_as in known_questions().questions and [more.abstained for more in answer.further] == [True]
+    assert 'sugar' in answer.citations[0].quote.lower() and [more.abstained for more in answer.further] == [True]
     assert 'sourdough' in answer.further[0].question
 
 

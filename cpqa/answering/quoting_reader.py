@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from .abstention import NOTHING, Grounds, abstention
 from .answer_selection import AnswerNetwork, shipped_answer
 from .citations import checked, cite, commands
+from .known_answers import votes
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
 from .question_words import content_words, not_held, share_held, unmentioned
@@ -100,6 +101,7 @@ SIGNS = {
     'page': 'is the document an information page?',
     'opens': 'does the sentence open one?',
     'answers': 'log odds, by the answer network, that the sentence answers the question',
+    'voted': 'log odds, by what was judged of it beside known questions, that the sentence answers one so like them',
     'concludes': 'does the section conclude, by its label; or does the sentence end a text without labels?',
     'figures': 'n / (1 + n) for the n statistical signs in the sentence: equations, decimals, intervals, ratios',
     'open': 'is the question no question of yes or no?',
@@ -319,6 +321,7 @@ def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, 
     unasked = np.full(len(found), float(kind_of(question) != 'yesno'))
     return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': _log_odds(probability), 'sentence': _log_odds(alone), **cosines,
             'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked, 'answers': np.full(len(found), np.nan),
+            'voted': votes(question, found, g.encoder) if weights.weights.get('voted') else np.full(len(found), np.nan),
             'concludes': np.array([concludes(d, span) for d, span in found], float),
             'figures': np.array([1 - 1 / (1 + len(_STATISTICS.findall(d.text[a:b]))) for d, (a, b) in found])}
 
@@ -433,6 +436,8 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     every = candidates(g.evidence, g.documents)
     about = _on_subject(in_literature(question), every)
     found = worth_reading(in_literature(question), about)
+    voted = votes(question, about, g.encoder)
+    found += [about[i] for i in np.flatnonzero(voted > 0) if about[i] not in found]
     given = _scored(reader, question, found, g)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=_best(given), notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')

@@ -404,6 +404,7 @@ class Answer(Record, frozen=True):
     further: tuple['Answer', ...] = ()   # the answers to the other questions of a message
     covers: str = ''                     # where it abstained: what the library holds most on
     nearest: tuple[str, ...] | None = None   # likewise: ids of what came nearest, by the reader; None where none looked
+    related: tuple[str, ...] = ()        # likewise: questions close to it that the library answers
 
     def __repr__(self) -> str: return f'Answer({self.question!r}, used_PMIDs={self.used_PMIDs}, abstained={self.abstained})'
 

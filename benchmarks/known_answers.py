@@ -1,0 +1,174 @@
+"""Which sentences of our notes answer the known questions, and what is a sentence worth to somebody who asks alike?
+
+    python benchmarks/known_answers.py candidates FOLDER [PARTS]   (what is still to be judged, six sentences for each known question)
+    python benchmarks/known_answers.py read FOLDER                 (adds what was judged to cpqa/data/known_answers.tsv)
+    python benchmarks/known_answers.py fit [--write]               (six minutes)
+
+Of each known question (cpqa/data/known_questions.txt) the sentences of the demo notes that lie nearest, two of a note at most, were read by
+sessions of a language model that knew nothing of the program: which of them, quoted alone, would a nurse be content with as the answer?
+cpqa/data/known_answers.tsv holds for each question the places of the answers (a note's id and the number of a sentence), best first, and of
+the others that were shown.
+
+`fit` learns the weights of the quoting reader for notes (QUESTIONS drawn with a fixed seed, all that was shown for each): does the sentence
+answer the question? Of the vote of known questions (`votes`) the question itself is no part. What the weights are worth on questions that
+they did not see is told by tenfold cross-validation over questions, with and without that vote, beside the weights of before, which were
+fitted to sentences graded of use or not (quote_weights.py). A sentence may be of use and no answer, so that a probability is moved by
+`MOVED` log odds before it is told; `--write` puts the weights into cpqa/data/quotes.json.
+"""
+import json
+import random
+import re
+import sys
+from datetime import date
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from common import ROOT, save
+from msgspec.structs import replace
+from sklearn.linear_model import LogisticRegression
+
+from cpqa.answering import known_answers as room
+from cpqa.answering import quoting_reader as reader
+from cpqa.answering.answer_selection import shipped_answer
+from cpqa.answering.known_questions import known_questions
+from cpqa.answering.question_words import share_held
+from cpqa.core.text_analysis import ENGLISH
+from cpqa.evaluation.claims import auroc
+from cpqa.evaluation.statistics import wilson
+from cpqa.libraries import DEMO_VECTORS
+from cpqa.literature.demo_notes import demo_notes
+from cpqa.literature.study_kinds import study_kind
+from cpqa.passages.segmenters import SentenceSplitter
+from cpqa.passages.sentences import sentences
+from cpqa.retrieval.encoders import EmbeddedEncoder, KnownVectors
+from cpqa.retrieval.patient_words import both_forms
+from cpqa.retrieval.vectors import embedded_text
+
+DATA, QUOTES = ROOT / 'cpqa' / 'data' / 'known_answers.tsv', ROOT / 'cpqa' / 'data' / 'quotes.json'
+SHOWN, OF_ONE, FOLDS, QUESTIONS = 6, 2, 10, 1500
+MOVED, LEAST = .4, .5
+SIGNS = ('near', 'title', 'held', 'page', 'opens', 'answers', 'voted')
+BEFORE = reader.QuoteWeights({'near': 1.511, 'title': .851, 'held': 1.426, 'page': .551, 'answers': .58}, -2.021)   # of November 28
+
+
+def judged() -> dict[str, tuple[list[str], list[str]]]:
+    "For each question the places of answers, and of what was shown beside them."
+    if not DATA.exists(): return {}
+    return {q: (yes.split(), no.split()) for q, yes, no in (line.split('\t') for line in DATA.read_text(encoding='utf-8').splitlines())}
+
+
+def candidates(folder: Path, parts: int):
+    "Writes files for readers, the questions of one sort side by side."
+    known, documents = known_questions(), [n.document() for n in demo_notes()]
+    told = {f'{d.id}:{k}': (d.title, d.text[a:b]) for d in documents for k, (a, b) in enumerate(sentences(d))}
+    places, vectors, done = list(told), EmbeddedEncoder().encode([embedded_text(*told[p]) for p in told]), judged()
+    waiting = [i for i, q in enumerate(known.questions) if q not in done]
+    near = known.vectors[waiting] @ vectors.T
+    order = sorted(range(len(waiting)), key=lambda row: (near[row].argmax(), row))   # by the nearest sentence
+    for part in range(parts):
+        lines = []
+        for row in order[part * len(order) // parts:(part + 1) * len(order) // parts]:
+            taken: list[int] = []
+            for j in np.argsort(-near[row], kind='stable'):
+                if sum(places[i].partition(':')[0] == places[j].partition(':')[0] for i in taken) < OF_ONE: taken.append(int(j))
+                if len(taken) == SHOWN: break
+            lines.append(f'#{waiting[row]} {known.questions[waiting[row]]}')
+            lines += [f'  {"abcdef"[k]} ({places[j]}) [{told[places[j]][0][:60]}] {told[places[j]][1]}' for k, j in enumerate(taken)]
+        (folder / f'part{part}.txt').write_text('\n'.join(lines) + '\n', encoding='utf-8')
+
+
+def read(folder: Path):
+    "Adds what part?.answers say: a number, and letters, best first, or -."
+    known, done = known_questions(), judged()
+    for file in sorted(folder.glob('part*.txt')):
+        shown: dict[int, dict[str, str]] = {}
+        for line in file.read_text(encoding='utf-8').splitlines():
+            if line[0] == '#': at = shown.setdefault(int(line[1:].split()[0]), {})
+            else: at[line[2]] = re.search(r'\((\S+)\)', line)[1]
+        for number, *letters in map(str.split, file.with_suffix('.answers').read_text(encoding='utf-8').splitlines()):
+            places = shown[int(number.strip('#'))]
+            yes = [places[x] for x in dict.fromkeys(''.join(letters)) if x in places]
+            before, others = done.get(question := known.questions[int(number.strip('#'))], ([], []))
+            done[question] = [*yes, *before], [*(p for p in places.values() if p not in yes), *others]
+    DATA.write_text('\n'.join(f'{q}\t{" ".join(yes)}\t{" ".join(no)}' for q, (yes, no) in sorted(done.items())) + '\n', encoding='utf-8')
+    print(len(done), 'questions')
+
+
+def signs(questions: list[str], done: dict) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    "Of all that was shown for these questions the signs, whether it answers, and the number of the question."
+    encoder, network, known, x, y, group = EmbeddedEncoder(), shipped_answer(), known_questions(), [], [], []
+    stored, documents = KnownVectors(encoder, DEMO_VECTORS), {n.id: n.document() for n in demo_notes()}
+    number, told = {q: i for i, q in enumerate(known.questions)}, room.known_answers()
+    titles = cache(lambda title: stored.encode([title])[0])
+    for n, question in enumerate(questions):
+        forms = both_forms(question)
+        read_as, own = encoder.encode(forms, 'query'), number[question]
+        cosines = (known.vectors @ read_as.T).max(1)
+        for place in (at for sort in done[question] for at in sort):
+            id, k = place.partition(':')[0], int(place.partition(':')[2])
+            d, (a, b) = documents[id], sentences(documents[id])[k]
+            around = [p for p in SentenceSplitter().split(d) if p.start <= a and b <= p.end] or list(SentenceSplitter().split(d))
+            near = (stored.encode([embedded_text(p.title, p.text) for p in around]) @ read_as.T).max()
+            title = (titles(d.title) @ read_as.T).max()
+            said = [(d.text[slice(*reader.standing(d, (a, b)))], d.title)]
+            odds = np.mean([network.log_odds(asked, said)[0] for asked in forms])
+            others = room.Judged(*(tuple(i for i in part if i != own) for part in told[id, k]))
+            page = study_kind(d) == 'information page'
+            x.append([near, title, share_held(question, {*ENGLISH.analyze(f'{d.title} {d.text[a:b]}')}), page, page and k == 0, odds,
+                      room.vote(cosines, others)])
+            y.append(place in done[question][0])
+            group.append(n)
+    return np.array(x, float), np.array(y), np.array(group)
+
+
+def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
+    "How well answers are told from the others, and how many of the likeliest sentences of the n surest questions answer."
+    first = sorted((max(np.flatnonzero(group == g), key=lambda i: p[i]) for g in {*group.tolist()}), key=lambda i: -p[i])
+    def right(rows: list) -> dict:
+        share = wilson(int(y[rows].sum()), len(rows))
+        return {'value': round(share.value, 4), 'interval': [round(share.low, 4), round(share.high, 4)], 'n': len(rows)}
+    return {'AUROC': round(auroc(p[y], p[~y]), 4),
+            **{f'answer of the {n} surest': right(first[:n]) for n in (len(first) // 4, len(first) // 2)},
+            **{f'answer from {bar} on': right([i for i in first if p[i] >= bar]) for bar in (LEAST, .55, .75)}}
+
+
+def fitted(x: np.ndarray, y: np.ndarray): return LogisticRegression(max_iter=3000).fit(x, y)
+
+
+def moved(p: np.ndarray) -> np.ndarray: return 1 / (1 + np.exp(-(np.log(p) - np.log1p(-p) + MOVED)))
+
+
+def fit(write: bool):
+    done = judged()
+    questions = random.Random(1).sample(sorted(done), QUESTIONS)
+    x, y, group = signs(questions, done)
+    part, without = np.random.default_rng(0).permutation(len(questions)) % FOLDS, [i for i, s in enumerate(SIGNS) if s != 'voted']
+    found = {'with the vote': np.zeros(len(y)), 'without it': np.zeros(len(y))}
+    for k in range(FOLDS):
+        rest = part[group] == k
+        for name, columns in (('with the vote', list(range(len(SIGNS)))), ('without it', without)):
+            found[name][rest] = moved(fitted(x[~rest][:, columns], y[~rest]).predict_proba(x[rest][:, columns])[:, 1])
+    quotes = msgspec.json.decode(QUOTES.read_bytes(), type=dict[str, reader.QuoteWeights])
+    found['the weights before'] = reader.answer_probability({s: x[:, i] for i, s in enumerate(SIGNS)}, BEFORE)
+    model = fitted(x, y)
+    weights = {s: round(float(w), 3) for s, w in zip(SIGNS, model.coef_[0])}
+    if write:
+        quotes['questions'] = replace(quotes['questions'], weights=weights, least=LEAST,
+                                      intercept=round(float(model.intercept_[0]) + MOVED, 3),
+                                      usual=quotes['questions'].usual | {'voted': round(float(np.median(x[:, -1])), 3)},
+                                      chosen_on=f'{len(y):,} sentences judged for {len(questions):,} known questions',
+                                      date=date.today().isoformat())
+        QUOTES.write_text(json.dumps(msgspec.to_builtins(quotes), indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
+    has = {g for g in {*group.tolist()} if y[group == g].any()}
+    save('known_answers', {'questions judged': len(done), 'with an answer': sum(bool(yes) for yes, _ in done.values()),
+                           'sentences shown': sum(len(yes) + len(no) for yes, no in done.values()), 'questions': len(questions),
+                           'of these with an answer': len(has), 'sentences': len(y), 'of these answers': int(y.sum()), 'weights': weights,
+                           **{name: told(p, y, group) for name, p in found.items()}}, ('cpqa', 'scikit-learn', 'openvino'))
+
+
+if __name__ == '__main__':
+    if sys.argv[1] == 'candidates': candidates(Path(sys.argv[2]), int((sys.argv[3:] or ['8'])[0]))
+    elif sys.argv[1] == 'read': read(Path(sys.argv[2]))
+    else: fit('--write' in sys.argv)
