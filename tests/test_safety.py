@@ -487,7 +487,7 @@ def test_to_the_bereaved_the_best_sentence_is_quoted_alone_or_none():
     answer = CancerQA().ask('My mum died of pancreatic cancer in March. She had gone to the doctor with indigestion and he sent her home '
                             'with tablets. Is it normal to be still this angry after five months?')
     every = [answer, *answer.further]
-    assert SAID['bereaved'] in answer.notes and any(a.citations for a in every)
+    assert SAID['bereaved'] in answer.notes and {*answer.used_PMIDs} == {a.citations[0].pmid for a in every if a.citations}
     assert [(a.citations[1:], a.nearest, a.label) for a in every] == [((), (), '')] * len(every)
     assert 'ndigestion that lasts' not in str(answer)   # it should have been seen by a doctor: she blames herself for that
     assert not CancerQA().ask('my husband died of lung cancer in may, could it have been found sooner').citations   # a note on smoking was

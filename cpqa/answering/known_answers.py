@@ -49,6 +49,7 @@ def known_answers() -> dict[NotePlace, Judged]:
 
 # %% ../../nbs/answering/known_answers.ipynb #c01419bb
 _SHARP, _FAR, _SHARE = 12, 0.65, 0.3   # how fast a vote fades; where the voter that knows nothing stands; what it says
+_LEAST = -1.5   # log odds: many that ask something else of one drug are no proof
 
 def place_of(document: Document, span: Span) -> NotePlace:
     "The place of a sentence; its number is -1 where the document is not cut so."
@@ -59,7 +60,7 @@ def vote(cosines: np.ndarray, judged: Judged) -> float:
     "The log odds that a sentence answers a question, by the cosines of the question with every known one, shape (n,)."
     weight = lambda numbers: float(np.exp(_SHARP * (cosines[list(numbers)] - _FAR)).sum())
     yes, no = weight(judged.answers) + _SHARE, weight(judged.others) + 1 - _SHARE
-    return float(np.log(yes / no))
+    return max(_LEAST, float(np.log(yes / no)))
 
 def votes(question: str, found: Sequence[tuple[Document, Span]], encoder: Encoder | None = None) -> np.ndarray:
     "The `vote` on each sentence, shape (n,): that of nobody for what is not of the notes, or without the extra `offline`."
