@@ -14,6 +14,7 @@ answer the question? Of the vote of known questions (`votes`) the question itsel
 they did not see is told by tenfold cross-validation over questions, with and without that vote, beside the weights of before, which were
 fitted to sentences graded of use or not (quote_weights.py). A sentence may be of use and no answer, so that a probability is moved by
 `MOVED` log odds before it is told; `--write` puts the weights into cpqa/data/quotes.json.
+The weights and figures in the repository are of November 29, before a vote had its floor (known_answers.ipynb says what it changes).
 """
 import json
 import random

@@ -478,7 +478,7 @@ def _fit(found: Retrieval, message: str, encoder: Encoder) -> Retrieval:
 def _of_notes(qa: _Steps) -> bool: return qa.scope.shelf is None and qa.scope.name in ('', 'demo')
 
 def _with_known(qa: _Steps, found: Retrieval, encoder: Encoder) -> Retrieval:
-    "What was found, with the demo notes that were judged to answer a question like it, where all of these are searched and sentences quoted."
+    "What was found, with demo notes that were judged to answer a question like it, where all of these are searched and sentences quoted."
     if qa.reading.model or not _of_notes(qa) or found.dropped or qa.without or qa.scope.limits: return found
     held = {d.id for d in found.documents}
     more = [*dict.fromkeys(id for id, _ in spoken_for(found.question, encoder) if id not in held)][:qa.finding.depth // 10]
