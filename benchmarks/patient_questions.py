@@ -71,7 +71,7 @@ November 29, with 638 notes on pages that were read that day and the votes of kn
 on the same screens, `before ...` the reader and the notes of that morning on 119 of the same questions, by other sessions, `full texts,
 November 29` are 20 (au...) put to 329 whole papers, and `..., messages` 40 messages (at...), four with a danger that is played down; six
 get the words for a danger, two of them wrongly, and count as not answered. What is suggested beside a refusal was changed after the
-screens had been read: it names no cancer and no medicine that the question does not.
+screens had been read: it names no cancer and no medicine that the question does not; and a vote got its floor.
 Of d..., q..., u..., w..., y... and z... too is learnt what searchers found for those that had not been answered (answer_grades.tsv).
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 

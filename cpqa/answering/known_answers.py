@@ -62,15 +62,18 @@ def vote(cosines: np.ndarray, judged: Judged) -> float:
     yes, no = weight(judged.answers) + _SHARE, weight(judged.others) + 1 - _SHARE
     return max(_LEAST, float(np.log(yes / no)))
 
+def _cosines(question: str, encoder: Encoder | None) -> np.ndarray | None:
+    "Of the question, in the nearer of its forms, with every known one; None without the encoder that comes with cpqa."
+    try: model = that_of(known_weights().encoder, encoder)
+    except (MissingExtra, ModelError): return None
+    forms = directions(model.encode(both_forms(question), 'query'), model.describe().get('similarity'))
+    return (known_questions().vectors @ forms.T).max(1)
+
 def votes(question: str, found: Sequence[tuple[Document, Span]], encoder: Encoder | None = None) -> np.ndarray:
     "The `vote` on each sentence, shape (n,): that of nobody for what is not of the notes, or without the extra `offline`."
     known, odds = known_answers(), np.full(len(found), vote(np.zeros(0), Judged((), ())))
     at = {i: known[p] for i, (d, span) in enumerate(found) if source_of(d) == 'note' and (p := place_of(d, span)) in known}
-    try: model = that_of(known_weights().encoder, encoder) if at else None
-    except (MissingExtra, ModelError): return odds
-    if model is None: return odds
-    forms = directions(model.encode(both_forms(question), 'query'), model.describe().get('similarity'))
-    cosines = (known_questions().vectors @ forms.T).max(1)
+    if not at or (cosines := _cosines(question, encoder)) is None: return odds
     for i, told in at.items(): odds[i] = vote(cosines, told)
     return odds
 
@@ -78,10 +81,7 @@ _LIKE, _MOST = 0.6, 8   # the cosine from which on a known question may speak fo
 
 def spoken_for(question: str, encoder: Encoder | None = None) -> list[NotePlace]:
     "The sentences of the demo notes that a vote is in favour of, at most eight, the surest first; none without the extra `offline`."
-    try: model = that_of(known_weights().encoder, encoder)
-    except (MissingExtra, ModelError): return []
-    forms = directions(model.encode(both_forms(question), 'query'), model.describe().get('similarity'))
-    cosines = (known_questions().vectors @ forms.T).max(1)
+    if (cosines := _cosines(question, encoder)) is None: return []
     near, odds = {*np.flatnonzero(cosines >= _LIKE).tolist()}, dict[NotePlace, float]()
     for at, told in known_answers().items():
         if near & {*told.answers} and (p := vote(cosines, told)) > 0: odds[at] = p
