@@ -437,7 +437,7 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     about = _on_subject(in_literature(question), every)
     found = worth_reading(in_literature(question), about)
     voted = votes(question, about, g.encoder)
-    found += [about[i] for i in np.flatnonzero(voted > 0) if about[i] not in found]
+    found += [about[i] for i in np.flatnonzero(voted > 0).tolist() if about[i] not in found]
     given = _scored(reader, question, found, g)
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=_best(given), notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')
