@@ -1,38 +1,41 @@
 """Which sentences of our notes answer the known questions, and what is a sentence worth to somebody who asks alike?
 
-    python benchmarks/known_answers.py candidates FOLDER [PARTS]   (what is still to be judged, six sentences for each known question)
+    python benchmarks/known_answers.py candidates FOLDER [PARTS]   (what is to be judged yet of the six sentences nearest to a question)
+    python benchmarks/known_answers.py again FOLDER [PARTS]        (six more for each, by what the answer network says of the next ones)
     python benchmarks/known_answers.py read FOLDER                 (adds what was judged to cpqa/data/known_answers.tsv)
-    python benchmarks/known_answers.py fit [--write]               (six minutes)
+    python benchmarks/known_answers.py fit [--write] [--before FOLDER]     (six minutes; FOLDER: an answer network to compare with)
 
 Of each known question (cpqa/data/known_questions.txt) the sentences of the demo notes that lie nearest, two of a note at most, were read by
 sessions of a language model that knew nothing of the program: which of them, quoted alone, would a nurse be content with as the answer?
 cpqa/data/known_answers.tsv holds for each question the places of the answers (a note's id and the number of a sentence), best first, and of
 the others that were shown.
 
-`fit` learns the weights of the quoting reader for notes (QUESTIONS drawn with a fixed seed, all that was shown for each): does the sentence
-answer the question? Of the vote of known questions (`votes`) the question itself is no part. What the weights are worth on questions that
-they did not see is told by tenfold cross-validation over questions, with and without that vote, beside the weights of before, which were
-fitted to sentences graded of use or not (quote_weights.py). A sentence may be of use and no answer, so that a probability is moved by
-`MOVED` log odds before it is told; `--write` puts the weights into cpqa/data/quotes.json.
+`fit` learns the weights of the quoting reader for notes, from the questions that the answer network does not learn from (`kept_aside`), all
+that was shown for each: does the sentence answer the question? Of the vote of known questions (`votes`) the question itself is no part.
+What the weights are worth on questions that they did not see is told by tenfold cross-validation over questions, with and without that
+vote, beside the weights of before, which were fitted to sentences graded of use or not (quote_weights.py). A sentence may be of use and no
+answer, so that a probability is moved by `MOVED` log odds before it is told; `--write` puts the weights into cpqa/data/quotes.json.
 The weights and figures in the repository are of November 29, before a vote had its floor (known_answers.ipynb says what it changes).
 """
 import json
-import random
 import re
 import sys
 from datetime import date
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 import numpy as np
 from common import ROOT, save
 from msgspec.structs import replace
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 from sklearn.linear_model import LogisticRegression
 
 from cpqa.answering import known_answers as room
 from cpqa.answering import quoting_reader as reader
-from cpqa.answering.answer_selection import shipped_answer
+from cpqa.answering.answer_selection import AnswerNetwork, shipped_answer
 from cpqa.answering.known_questions import known_questions
 from cpqa.answering.question_words import share_held
 from cpqa.core.text_analysis import ENGLISH
@@ -44,11 +47,12 @@ from cpqa.literature.study_kinds import study_kind
 from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.passages.sentences import sentences
 from cpqa.retrieval.encoders import EmbeddedEncoder, KnownVectors
-from cpqa.retrieval.patient_words import both_forms
+from cpqa.retrieval.patient_words import both_forms, in_literature
 from cpqa.retrieval.vectors import embedded_text
 
 DATA, QUOTES = ROOT / 'cpqa' / 'data' / 'known_answers.tsv', ROOT / 'cpqa' / 'data' / 'quotes.json'
-SHOWN, OF_ONE, FOLDS, QUESTIONS = 6, 2, 10, 1500
+SHOWN, OF_ONE, NEAREST, FOLDS = 6, 2, 50, 10
+ALIKE, ASIDE = .8, 5     # the cosine from which on two are of one group; one group in so many
 MOVED, LEAST = .4, .5
 SIGNS = ('near', 'title', 'held', 'page', 'opens', 'answers', 'voted')
 BEFORE = reader.QuoteWeights({'near': 1.511, 'title': .851, 'held': 1.426, 'page': .551, 'answers': .58}, -2.021)   # of November 28
@@ -60,24 +64,60 @@ def judged() -> dict[str, tuple[list[str], list[str]]]:
     return {q: (yes.split(), no.split()) for q, yes, no in (line.split('\t') for line in DATA.read_text(encoding='utf-8').splitlines())}
 
 
+def kept_aside() -> set[str]:
+    "The known questions that the answer network does not learn from: one in five groups of questions that are alike."
+    known = known_questions()
+    alike = connected_components(csr_matrix(known.vectors @ known.vectors.T >= ALIKE), directed=False)[1]
+    first = dict(zip(alike[::-1].tolist(), known.questions[::-1]))   # a group is told by the first of its questions
+    return {q for q, group in zip(known.questions, alike.tolist()) if crc32(first[group].encode()) % ASIDE == 0}
+
+
 def candidates(folder: Path, parts: int):
-    "Writes files for readers, the questions of one sort side by side."
+    "Writes files for readers: of the sentences nearest to each question those not shown yet, the questions of one sort side by side."
     known, documents = known_questions(), [n.document() for n in demo_notes()]
     told = {f'{d.id}:{k}': (d.title, d.text[a:b]) for d in documents for k, (a, b) in enumerate(sentences(d))}
     places, vectors, done = list(told), EmbeddedEncoder().encode([embedded_text(*told[p]) for p in told]), judged()
-    waiting = [i for i, q in enumerate(known.questions) if q not in done]
-    near = known.vectors[waiting] @ vectors.T
-    order = sorted(range(len(waiting)), key=lambda row: (near[row].argmax(), row))   # by the nearest sentence
+    near, number = known.vectors @ vectors.T, {q: i for i, q in enumerate(known.questions)}
+    shown = {}
+    for row in sorted(range(len(near)), key=lambda row: (near[row].argmax(), row)):   # by the nearest sentence
+        question = known.questions[row]
+        before = {p for sort in done.get(question, ()) for p in sort}
+        new = [p for p in apart([places[j] for j in np.argsort(-near[row], kind='stable')[:NEAREST]]) if p not in before]
+        if new: shown[question] = new
+    write(folder, parts, shown, told, number)
+
+
+def apart(order: list[str]) -> list[str]:
+    "The first places of an order, no more than some of one note."
+    taken: list[str] = []
+    for place in order:
+        if sum(place.partition(':')[0] == p.partition(':')[0] for p in taken) < OF_ONE: taken.append(place)
+        if len(taken) == SHOWN: break
+    return taken
+
+
+def write(folder: Path, parts: int, shown: dict[str, list[str]], told: dict[str, tuple[str, str]], number: dict[str, int]):
+    questions = list(shown)
     for part in range(parts):
         lines = []
-        for row in order[part * len(order) // parts:(part + 1) * len(order) // parts]:
-            taken: list[int] = []
-            for j in np.argsort(-near[row], kind='stable'):
-                if sum(places[i].partition(':')[0] == places[j].partition(':')[0] for i in taken) < OF_ONE: taken.append(int(j))
-                if len(taken) == SHOWN: break
-            lines.append(f'#{waiting[row]} {known.questions[waiting[row]]}')
-            lines += [f'  {"abcdef"[k]} ({places[j]}) [{told[places[j]][0][:60]}] {told[places[j]][1]}' for k, j in enumerate(taken)]
+        for q in questions[part * len(questions) // parts:(part + 1) * len(questions) // parts]:
+            lines.append(f'#{number[q]} {q}')
+            lines += [f'  {"abcdef"[k]} ({p}) [{told[p][0][:60]}] {told[p][1]}' for k, p in enumerate(shown[q])]
         (folder / f'part{part}.txt').write_text('\n'.join(lines) + '\n', encoding='utf-8')
+
+
+def again(folder: Path, parts: int):
+    "Writes files for readers as well, of sentences not shown yet: the likeliest of the nearest, as the answer network reads them."
+    known, documents, network, done = known_questions(), [n.document() for n in demo_notes()], shipped_answer(), judged()
+    told = {f'{d.id}:{k}': (d.title, d.text[a:b]) for d in documents for k, (a, b) in enumerate(sentences(d))}
+    places, vectors = list(told), EmbeddedEncoder().encode([embedded_text(*told[p]) for p in told])
+    shown, number = {}, {q: i for i, q in enumerate(known.questions)}
+    for question, before in done.items():
+        near = [places[j] for j in np.argsort(-(vectors @ known.vectors[number[question]]), kind='stable')[:NEAREST]]
+        near = [p for p in near if not any(p in sort for sort in before)]
+        odds = network.log_odds(in_literature(question), [told[p][::-1] for p in near])
+        shown[question] = apart([near[j] for j in np.argsort(-odds, kind='stable')])
+    write(folder, parts, shown, told, number)
 
 
 def read(folder: Path):
@@ -97,9 +137,9 @@ def read(folder: Path):
     print(len(done), 'questions')
 
 
-def signs(questions: list[str], done: dict) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    "Of all that was shown for these questions the signs, whether it answers, and the number of the question."
-    encoder, network, known, x, y, group = EmbeddedEncoder(), shipped_answer(), known_questions(), [], [], []
+def signs(questions: list[str], done: dict, networks: list[AnswerNetwork]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    "Of all that was shown for these questions the signs, those of each network, whether it answers, and the number of the question."
+    encoder, known, x, y, group = EmbeddedEncoder(), known_questions(), [], [], []
     stored, documents = KnownVectors(encoder, DEMO_VECTORS), {n.id: n.document() for n in demo_notes()}
     number, told = {q: i for i, q in enumerate(known.questions)}, room.known_answers()
     titles = cache(lambda title: stored.encode([title])[0])
@@ -107,21 +147,21 @@ def signs(questions: list[str], done: dict) -> tuple[np.ndarray, np.ndarray, np.
         forms = both_forms(question)
         read_as, own = encoder.encode(forms, 'query'), number[question]
         cosines = (known.vectors @ read_as.T).max(1)
-        for place in (at for sort in done[question] for at in sort):
-            id, k = place.partition(':')[0], int(place.partition(':')[2])
-            d, (a, b) = documents[id], sentences(documents[id])[k]
+        places = [(documents[id], int(k), at) for sort in done[question] for at in sort for id, _, k in [at.partition(':')]]
+        said = [(d.text[slice(*reader.standing(d, sentences(d)[k]))], d.title) for d, k, _ in places]
+        odds = np.array([np.mean([network.log_odds(asked, said) for asked in forms], axis=0) for network in networks])
+        for i, (d, k, at) in enumerate(places):
+            a, b = sentences(d)[k]
             around = [p for p in SentenceSplitter().split(d) if p.start <= a and b <= p.end] or list(SentenceSplitter().split(d))
             near = (stored.encode([embedded_text(p.title, p.text) for p in around]) @ read_as.T).max()
             title = (titles(d.title) @ read_as.T).max()
-            said = [(d.text[slice(*reader.standing(d, (a, b)))], d.title)]
-            odds = np.mean([network.log_odds(asked, said)[0] for asked in forms])
-            others = room.Judged(*(tuple(i for i in part if i != own) for part in told[id, k]))
+            others = room.Judged(*(tuple(i for i in part if i != own) for part in told[d.id, k]))
             page = study_kind(d) == 'information page'
-            x.append([near, title, share_held(question, {*ENGLISH.analyze(f'{d.title} {d.text[a:b]}')}), page, page and k == 0, odds,
-                      room.vote(cosines, others)])
-            y.append(place in done[question][0])
+            x.append([[near, title, share_held(question, {*ENGLISH.analyze(f'{d.title} {d.text[a:b]}')}), page, page and k == 0, said_odds,
+                       room.vote(cosines, others)] for said_odds in odds[:, i]])
+            y.append(at in done[question][0])
             group.append(n)
-    return np.array(x, float), np.array(y), np.array(group)
+    return np.array(x, float).transpose(1, 0, 2), np.array(y), np.array(group)
 
 
 def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
@@ -141,24 +181,26 @@ def fitted(x: np.ndarray, y: np.ndarray): return LogisticRegression(max_iter=300
 def moved(p: np.ndarray) -> np.ndarray: return 1 / (1 + np.exp(-(np.log(p) - np.log1p(-p) + MOVED)))
 
 
-def fit(write: bool):
+def fit(write: bool, before: str):
     done = judged()
-    questions = random.Random(1).sample(sorted(done), QUESTIONS)
-    x, y, group = signs(questions, done)
+    questions = sorted(kept_aside() & done.keys())
+    x, y, group = signs(questions, done, [shipped_answer(), *([AnswerNetwork(before)] if before else [])])
     part, without = np.random.default_rng(0).permutation(len(questions)) % FOLDS, [i for i, s in enumerate(SIGNS) if s != 'voted']
-    found = {'with the vote': np.zeros(len(y)), 'without it': np.zeros(len(y))}
-    for k in range(FOLDS):
-        rest = part[group] == k
-        for name, columns in (('with the vote', list(range(len(SIGNS)))), ('without it', without)):
-            found[name][rest] = moved(fitted(x[~rest][:, columns], y[~rest]).predict_proba(x[rest][:, columns])[:, 1])
+    found, every = {}, list(range(len(SIGNS)))
+    kinds = [('with the vote', 0, every), ('without it', 0, without), *([('with the network before', 1, every)] if before else [])]
+    for name, of, columns in kinds:
+        found[name] = np.zeros(len(y))
+        for k in range(FOLDS):
+            rest = part[group] == k
+            found[name][rest] = moved(fitted(x[of][~rest][:, columns], y[~rest]).predict_proba(x[of][rest][:, columns])[:, 1])
     quotes = msgspec.json.decode(QUOTES.read_bytes(), type=dict[str, reader.QuoteWeights])
-    found['the weights before'] = reader.answer_probability({s: x[:, i] for i, s in enumerate(SIGNS)}, BEFORE)
-    model = fitted(x, y)
+    found['the weights before'] = reader.answer_probability({s: x[-1][:, i] for i, s in enumerate(SIGNS)}, BEFORE)
+    model = fitted(x[0], y)
     weights = {s: round(float(w), 3) for s, w in zip(SIGNS, model.coef_[0])}
     if write:
         quotes['questions'] = replace(quotes['questions'], weights=weights, least=LEAST,
                                       intercept=round(float(model.intercept_[0]) + MOVED, 3),
-                                      usual=quotes['questions'].usual | {'voted': round(float(np.median(x[:, -1])), 3)},
+                                      usual=quotes['questions'].usual | {'voted': round(float(np.median(x[0][:, -1])), 3)},
                                       chosen_on=f'{len(y):,} sentences judged for {len(questions):,} known questions',
                                       date=date.today().isoformat())
         QUOTES.write_text(json.dumps(msgspec.to_builtins(quotes), indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
@@ -171,5 +213,6 @@ def fit(write: bool):
 
 if __name__ == '__main__':
     if sys.argv[1] == 'candidates': candidates(Path(sys.argv[2]), int((sys.argv[3:] or ['8'])[0]))
+    elif sys.argv[1] == 'again': again(Path(sys.argv[2]), int((sys.argv[3:] or ['8'])[0]))
     elif sys.argv[1] == 'read': read(Path(sys.argv[2]))
-    else: fit('--write' in sys.argv)
+    else: fit('--write' in sys.argv, sys.argv[sys.argv.index('--before') + 1] if '--before' in sys.argv else '')
