@@ -11,7 +11,9 @@ only sound like it, and 240 by a sixth for side effects that are told as a quest
 which nothing learns from (APART). A seventh wrote 180 dangers that a death is told beside, or that look like one, a third in other frames,
 an eighth 240 for `waiting`, half of which only sound like it, and 60 apart. A ninth wrote 150 signs of what can be treated and looks like
 the end, or like nothing, and 150 sad or frightening stories in which nobody dies, of both 40 apart (of the first and of the dangers:
-LIKE_AN_END). The 610 ordinary messages of danger_stories.tsv (ids that begin with pm) were marked by two more for all eight.
+LIKE_AN_END). A tenth wrote 550 as they are typed into a search box, 200 of which only sound like one, and one in six of them is apart
+("keytruda diarrhea is it normal" had got no word). The 610 ordinary messages of danger_stories.tsv (ids that begin with pm) were marked by
+two more for all eight.
 Sessions that knew nothing of the program marked the first; for `bereaved` those of them that hold a word of death or loss,
 for `waiting` the 120 that a first fit thought likeliest. Phrases that tell of a danger (danger*.tsv) count as none of NO_DANGER; of them
 SOME are learnt from.
@@ -59,8 +61,9 @@ LOOKED = {**dict.fromkeys(('ma', 'mb', 'ca', 'cb', 'sa', 'sb'), ('side effect', 
           **dict.fromkeys(('ga', 'gb'), ('sign',)), **dict.fromkeys(('mc', 'md'), ('mixing',)),
           **dict.fromkeys(('sc', 'sd', 'sg', 'st'), ('side effect',)), **dict.fromkeys(('da', 'db', 'dc'), ('dying',)),
           **dict.fromkeys(('ba', 'bt'), ('bereaved',)), **dict.fromkeys(('wa', 'wt'), ('waiting', 'dying')),
-          **dict.fromkeys(('oa', 'ot'), ('bereaved', 'dying'))}
-APART = ('st', 'bt', 'wt', 'ot')
+          **dict.fromkeys(('oa', 'ot'), ('bereaved', 'dying')),
+          **dict.fromkeys(('qa', 'qt'), ('stopping', 'sign', 'side effect', 'mixing', 'waiting'))}
+APART = ('st', 'bt', 'wt', 'ot', 'qt')
 LIKE_AN_END = {'be': 'beside a death', 'bx': 'beside a death, apart', 'ue': 'treatable', 'ux': 'treatable, apart'}   # dangers
 BARS = {'stopping': .4, 'sign': .25, 'side effect': .25, 'mixing': .25, 'children': .35, 'bereaved': .5, 'dying': .45, 'waiting': .5}
 NO_DANGER = ('bereaved', 'dying')     # of which phrases of danger count as none

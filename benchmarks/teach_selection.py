@@ -1,14 +1,16 @@
 """Teaches the answer network what a large network says of questions and sentences, and what is known of them.
 
-    python benchmarks/teach_selection.py PAIRS --said answer.npy --out TAUGHT      (a minute on an H100)
+    python benchmarks/teach_selection.py PAIRS [--said answer.npy] --out TAUGHT      (a minute on an H100)
+    python benchmarks/teach_selection.py PAIRS --out TAUGHT --beside 20000 --seconds 2400     (on two cores)
 
-PAIRS is what `train_selection.py pairs` wrote, answer.npy what teach_large.py says of them. It needs torch, transformers and tokenizers
-alone, so that it runs where cpqa is not installed.
+PAIRS is what `train_selection.py pairs` wrote, answer.npy what teach_large.py says of them; without it the student keeps to what it said
+itself before it learnt. It needs torch, transformers and tokenizers alone, so that it runs where cpqa is not installed.
 
 The student begins as the network in the package, and reads each pair in both
 wordings of the question, those that nobody graded too. Each weighs in with what the large network says of it, and those that were labelled
 with their label as well. Questions for one paper in four, and one in five of patients' questions, are kept from all of it (`left_aside`):
-what is said of them is told, of patients' questions only as far as the network in the package had not learnt from them earlier.
+what is said of them is told, of patients' questions only as far as the network in the package had not learnt from them earlier. What was
+judged for known questions is learnt by its label alone; rows say themselves (`aside`) which of these questions are kept from it.
 TAUGHT gets answer.pt and figures.json. --steps is the most of the training.
 """
 import argparse
@@ -26,6 +28,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 FROZEN, TOKENS = 2, 160
 PAPERS_ASIDE, PATIENTS_ASIDE = 4, 5      # one in so many
 STUDENT = (4, 192, 2.5e-4, 8e-4)         # epochs, pairs a step, rate of the body and of the head
+SLOWLY = (4, 64, 1.2e-4, 5e-4)           # without a GPU
 FRESH = 'kmn'                            # ids of patients' questions from which the network before had learnt nothing
 WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts
 device = 'cuda' if torch.cuda.is_available() else 'cpu'
@@ -134,11 +137,13 @@ def weight_of(row: dict) -> float:
     return 1.0 if row['kind'] == 'graded' else .5 * (row.get('weight') or 0.0)
 
 
+def one_in(n: int, name: str) -> bool: return bool(name) and zlib.crc32(name.encode()) % n == 0
+
+
 def left_aside(rows: list[dict]) -> list[bool]:
     "Whose question is kept from every network that learns: of one paper in four, and one in five of patients' questions."
-    out = lambda name, n: bool(name) and zlib.crc32(name.encode()) % n == 0
-    of_papers = {r['question'] for r in rows if r['kind'] == 'papers' and out(r['doc'], PAPERS_ASIDE)}
-    return [r['question'] in of_papers or out(r.get('id', ''), PATIENTS_ASIDE) for r in rows]
+    of_papers = {r['question'] for r in rows if r['kind'] == 'papers' and one_in(PAPERS_ASIDE, r['doc'])}
+    return [r['question'] in of_papers or one_in(PATIENTS_ASIDE, r.get('id', '')) or r.get('aside', False) for r in rows]
 
 
 def auroc(high: np.ndarray, low: np.ndarray) -> float:
@@ -150,9 +155,9 @@ def auroc(high: np.ndarray, low: np.ndarray) -> float:
 def tested(rows: list[dict]) -> tuple[dict[str, np.ndarray], np.ndarray]:
     "The rows of each test, and whether a row is of a question from which no network learnt."
     aside, kind, place = np.array(left_aside(rows)), np.array([r['kind'] for r in rows]), np.array([r.get('library', '') for r in rows])
-    fresh = np.array([bool(o) and r['kind'] == 'graded' and r['id'][0] in FRESH for r, o in zip(rows, aside)])
-    return {'papers': np.flatnonzero(aside & (kind == 'papers'))} | {str(p): np.flatnonzero(fresh & (place == p))
-                                                                      for p in dict.fromkeys(place[fresh])}, fresh
+    fresh = np.array([r['kind'] == 'graded' and r['id'][0] in FRESH and one_in(PATIENTS_ASIDE, r['id']) for r in rows])
+    left = {name: np.flatnonzero(aside & (kind == name))[::each] for name, each in (('papers', 1), ('known', 3))}
+    return left | {str(p): np.flatnonzero(fresh & (place == p)) for p in dict.fromkeys(place[fresh])}, fresh
 
 
 def told(odds: np.ndarray, rows: list[dict], tests: dict[str, np.ndarray]) -> dict[str, float]:
@@ -177,13 +182,14 @@ def as_student(folder: Path, rows: list[dict]) -> tuple[dict, Pairs, object]:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('pairs', type=Path, help='a folder of `train_selection.py pairs`')
-    parser.add_argument('--said', type=Path, required=True, help='answer.npy of teach_large.py')
+    parser.add_argument('--said', type=Path, help='answer.npy of teach_large.py')
     parser.add_argument('--out', type=Path, required=True)
+    parser.add_argument('--beside', type=int, default=0, help='so many pairs of other than known questions are drawn; 0: all')
     parser.add_argument('--steps', type=int, default=0, help='at most; 0: all')
     parser.add_argument('--seconds', type=float, default=0, help='of the training, at most; 0: all')
     a = parser.parse_args()
     start = time.time()
-    rows, said = [json.loads(line) for line in open(a.pairs / 'pairs.jsonl', encoding='utf-8')], np.load(a.said).astype(float)
+    rows = [json.loads(line) for line in open(a.pairs / 'pairs.jsonl', encoding='utf-8')]
     kind = np.array([r['kind'] for r in rows])
     label, known = (torch.tensor([value(r) for r in rows], device=device) for value in (label_of, weight_of))
     aside, loss = np.array(left_aside(rows)), of.binary_cross_entropy_with_logits
@@ -194,18 +200,29 @@ def main():
         figures[name] = told(odds, rows, tests)
         print(name, figures[name], f'{time.time() - start:.0f} s', flush=True)
 
-    tell('the large network', said)
     (begun, pairs, tokenizer), n = as_student(a.pairs, rows), len(rows)
+    every, others = of_some('graded'), np.flatnonzero(~aside & (kind != 'graded'))
+    torch.manual_seed(0)
+    student = Student(begun, tokenizer)
+    if a.beside:   # half of them graded, in both wordings
+        drawn = lambda some, most: np.random.default_rng(0).permutation(some)[:most]
+        others = np.concatenate([others[kind[others] == 'known'], drawn(others[kind[others] != 'known'], a.beside // 2)])
+        every = drawn(every, a.beside // 4)
+    if a.said: said = np.load(a.said).astype(float)
+    else:
+        before = np.concatenate([every, others, test])
+        said = both_wordings(student, pairs, np.unique(before[(kind[before] != 'known') | np.isin(before, test)]))
+    tell('the large network' if a.said else 'before', said)
+    others = others[~np.isnan(said[others])]
+    said[kind == 'known'] = np.array([9 if label_of(r) > .5 else -9 for r in rows])[kind == 'known']   # by its label alone
     soft = torch.tensor(np.nan_to_num(said), dtype=torch.float, device=device).sigmoid()
     def taught(out, part):
         at = part % n
         return loss(out, soft[at]) + (loss(out, label[at], reduction='none') * known[at]).mean()
-    every, others = of_some('graded'), np.flatnonzero(~aside & (kind != 'graded') & ~np.isnan(said))
     once = others + n * np.random.default_rng(0).integers(0, 2, len(others))
-    torch.manual_seed(0)
-    student = Student(begun, tokenizer)
-    tell('before', both_wordings(student, pairs, test))
-    student = trained(student, pairs, np.concatenate([every, every + n, once]), taught, STUDENT, 'student', a.steps, a.seconds)
+    if a.said: tell('before', both_wordings(student, pairs, test))
+    student = trained(student, pairs, np.concatenate([every, every + n, once]), taught,
+                      STUDENT if device == 'cuda' else SLOWLY, 'student', a.steps, a.seconds)
     tell('after', both_wordings(student, pairs, test))
     a.out.mkdir(parents=True, exist_ok=True)
     mine = lambda name: name.startswith('head') or name.startswith('bert.encoder.layer') and int(name.split('.')[3]) >= FROZEN

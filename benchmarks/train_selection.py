@@ -1,19 +1,21 @@
 """Makes the network that says whether a sentence answers a question: what it learns from, and the finished form.
 
-    python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY bioasq=LIBRARY both=LIBRARY
+    python benchmarks/train_selection.py pairs DIR demo= rct=LIBRARY bioasq=LIBRARY both=LIBRARY [--labelled]
                                                                            what is learnt from (NAME= alone: the demo notes)
     python benchmarks/teach_large.py ...                                   a large network learns; on a GPU
-    python benchmarks/teach_selection.py DIR --said SAID --out TAUGHT      a small one learns from it, on the GPU too
+    python benchmarks/teach_selection.py DIR --said SAID --out TAUGHT      a small one learns from it, on the GPU too; without --said from
+                                                                           what is known, and what it said before of all else
     python benchmarks/train_selection.py ship DIR TAUGHT [--share .7] [--out FOLDER]    the network with its card, and the column left_out
 
-Pairs of a question and a sentence with the title of its document are of four kinds. Written ones: questions that sessions of a language
+Pairs of a question and a sentence with the title of its document are of five kinds. Written ones: questions that sessions of a language
 model wrote, as patients ask, for sentences of the demo notes (answer_questions.tsv among the labels; a fifth tell of a person first);
 sentences near to a question that are not its own count little; and sentences that were judged for a question: those that the network
 before took for answers, those of notes that share a question's subject and words and do not answer it, and those that searchers found for
 questions of the tests of earlier days (answer_grades.tsv). Graded ones: sentences that patients' questions found in each library, each
 graded by somebody blind (quote_grades.tsv). Those of papers: questions written for a paper, beside sentences of it that answer, are of some
-use, or do not answer, as the writer graded them (paper_questions.tsv). And others that nobody judged, sentences of notes and of papers
-near to all these questions: what the large network says of them is passed on.
+use, or do not answer, as the writer graded them (paper_questions.tsv). Known ones: what was judged for the known questions
+(known_answers.py), of which one group in five is kept from the network, so that weights can be fitted to them. And others that nobody
+judged, sentences of notes and of papers near to all these questions: what the large network says of them is passed on.
 Which are near is told by the vectors of the encoder in the package.
 One patients' question in five is kept from both networks. What ships may be the mean of the weights that it began as and those taught
 (`--share`, chosen among five with these figures in view; they are of the weights before they are put into eight bits). Its log odds for
@@ -35,6 +37,8 @@ import torch
 from common import ROOT, save
 from danger import mistyped
 from heads import Head, above, all_layers, own_layers
+from known_answers import judged as known_judged
+from known_answers import kept_aside
 from quote_weights import grades, learnt_from, named, table
 from teach_selection import Student, as_student, both_wordings, tested, told
 from tokenizers import Tokenizer
@@ -57,6 +61,7 @@ WORTH = {0: .02, 1: .8, 2: 1.0}          # what a grade counts, as in teach_sele
 OF_PAPERS = 15_000                       # sentences of papers, drawn
 WRITTEN = .6                             # the share of the written questions that is drawn
 NEAR, FAR, SAME = 2, 1, .25              # wrong sentences of the nearest 12 and of the next 70; what the next best of the same note counts
+LATEST, EARLIER = 6, .4                  # wrong sentences that were judged last for a known question, and the share of those before
 OPEN = {'notes': (4, 2), 'papers': (4, 2)}   # sentences that nobody judged: of the nearest twenty, and of the forty after them
 LIMITS = ('It says how well a sentence answers, not whether the sentence is true.',
           'It learnt from English: from our own notes, and from trials.')
@@ -104,6 +109,16 @@ def beside(rows: list[dict], asked: list[dict], texts: list[dict]) -> list[dict]
     return out
 
 
+def known(notes: list[dict]) -> list[dict]:
+    "What was judged for the known questions."
+    own, rng, out = {f"{t['doc']}:{t['sentence'] - 1}": t for t in notes}, random.Random(0), []
+    for question, (yes, no) in known_judged().items():
+        wrong = [p for k, p in enumerate(no) if k < LATEST or rng.random() < EARLIER]
+        out += [{'kind': 'known', 'question': question, 'text': own[p]['text'], 'title': own[p]['title'], 'worth': worth, 'weight': 2.0}
+                for places, worth in ((yes, WORTH[2]), (wrong, WORTH[0])) for p in places if p in own]
+    return out
+
+
 def text_of(d, r: dict) -> str: return ' '.join(d.text[slice(*room.standing(d, (int(r['start']), int(r['end']))))].split())
 
 
@@ -139,22 +154,25 @@ def graded(documents: dict[str, dict]) -> list[dict]:
     return out
 
 
-def pairs(out: Path, libraries: dict[str, str | None]):
+def pairs(out: Path, libraries: dict[str, str | None], labelled: bool):
     rng = random.Random(0)
     documents = {name: {d.id: d for d in (Library(folder) if folder else (n.document() for n in demo_notes()))}
                  for name, folder in libraries.items()}
     notes = texts(documents['demo'].values(), 'notes')
     of_papers_alone = {id: d for name, of in documents.items() if name != 'demo' for id, d in of.items()}   # a library may hold another
-    papers = texts(of_papers_alone.values(), 'papers', OF_PAPERS, (40, 420))
+    papers = [] if labelled else texts(of_papers_alone.values(), 'papers', OF_PAPERS, (40, 420))
     rows = graded(documents) + [r for r in written(notes) if rng.random() < WRITTEN] + judged(documents) + of_papers(documents)
+    rows += known(notes)
     of = {q: id for id, q in learnt_from()} | {r['question']: r['id'] for r in rows if r['kind'] == 'graded'}   # of two questions, too
     asked = {q: {'question': q, 'asked': in_literature(q), 'also': [q, slipped(q, rng)], 'id': of.get(q, '')}
              for q in dict.fromkeys([*of, *(r['question'] for r in rows)])}
     out.mkdir(parents=True, exist_ok=True)
     (out / 'tokens.npz').unlink(missing_ok=True)   # of other pairs
     with_said = lambda r: r | {'said': sentence_and_title(r['text'], r['title'])}
-    rows = [with_said(asked[r['question']] | r) for r in rows]
-    rows += beside(rows, list(asked.values()), [with_said(t) for t in notes + papers])
+    aside = kept_aside()
+    rows = [with_said(asked[r['question']] | r | {'aside': r['question'] in aside}) for r in rows]
+    if not labelled:
+        rows += beside(rows, [q for q in asked.values() if q['question'] not in known_judged()], [with_said(t) for t in notes + papers])
     with open(out / 'pairs.jsonl', 'w', encoding='utf-8') as f: f.writelines(json.dumps(r) + '\n' for r in rows)
     below = {f'bert.{name}': w for name, w in all_layers('stance').items() if not name.startswith('encoder.layer.')
              or int(name.split('.')[2]) < FROZEN}
@@ -191,9 +209,11 @@ def ship(folder: Path, taught: Path, out: Path, share: float):
             DataUsed('questions written for papers', 'Apache-2.0', len({r['question'] for r in rows if r['kind'] == 'papers'}),
                      'by sessions of a language model, which graded the sentences of the paper'),
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', count['graded'], 'graded by sessions of a language model'),
-            DataUsed('what a network of 842 million weights says, taught by notes and grades', 'Apache-2.0', sum(count.values()),
-                     'of pairs many of which nobody judged; its base is the first 18 layers of Qwen2.5-Coder-1.5B-Instruct'
-                     + f'. {1 - share:.0%} of each weight is of the network before, taught likewise by all-mpnet-base-v2' * (share < 1)))
+            DataUsed('sentences of the demo notes shown for known questions', 'Apache-2.0', count.get('known', 0),
+                     'judged by sessions of a language model'),
+            DataUsed('what the network before says, taught by one of 842 million weights', 'Apache-2.0', sum(count.values()),
+                     'of pairs many of which nobody judged; the base of the large one was the first 18 layers of '
+                     'Qwen2.5-Coder-1.5B-Instruct' + f'. {1 - share:.0%} of each weight is of the network before' * (share < 1)))
     figures = [Measured(f'AUROC in {name}, of use or not, of questions left out', value, len(tests[name]))
                for name, value in made['figures']['ships'].items()]
     about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (), tuple(figures),
@@ -208,10 +228,11 @@ def main():
     parser.add_argument('what', choices=('pairs', 'ship'))
     parser.add_argument('folder', type=Path)
     parser.add_argument('rest', nargs='+', help='libraries; or the folder of teach_selection.py')
+    parser.add_argument('--labelled', action='store_true', help='no pairs that nobody judged')
     parser.add_argument('--share', type=float, default=1, help='of the taught weights; the rest is of those that it began as')
     parser.add_argument('--out', type=Path, default=ROOT / 'cpqa' / 'data' / 'models' / 'answer')
     a = parser.parse_args()
-    if a.what == 'pairs': pairs(a.folder, named(a.rest))
+    if a.what == 'pairs': pairs(a.folder, named(a.rest), a.labelled)
     else: ship(a.folder, Path(a.rest[0]), a.out, a.share)
 
 
