@@ -3,6 +3,7 @@
     python benchmarks/known_answers.py candidates FOLDER [PARTS]   (what is to be judged yet of the six sentences nearest to a question)
     python benchmarks/known_answers.py again FOLDER [PARTS]        (six more for each, by what the answer network says of the next ones)
     python benchmarks/known_answers.py read FOLDER                 (adds what was judged to cpqa/data/known_answers.tsv)
+    python benchmarks/known_answers.py written                     (the vectors of the questions that were written for sentences)
     python benchmarks/known_answers.py fit [--write] [--before FOLDER]     (six minutes; FOLDER: an answer network to compare with)
 
 Of each known question (cpqa/data/known_questions.txt) the sentences of the demo notes that lie nearest, two of a note at most, were read by
@@ -10,12 +11,15 @@ sessions of a language model that knew nothing of the program: which of them, qu
 cpqa/data/known_answers.tsv holds for each question the places of the answers (a note's id and the number of a sentence), best first, and of
 the others that were shown.
 
+For the sentences of the notes sessions also wrote what somebody might ask to whom just that one is the answer (labels/answer_questions.tsv,
+one or more for each); `written` makes their vectors.
+
 `fit` learns the weights of the quoting reader for notes, from the questions that the answer network does not learn from (`kept_aside`), all
 that was shown for each: does the sentence answer the question? Of the vote of known questions (`votes`) the question itself is no part.
-What the weights are worth on questions that they did not see is told by tenfold cross-validation over questions, with and without that
-vote, beside the weights of before, which were fitted to sentences graded of use or not (quote_weights.py). A sentence may be of use and no
-answer, so that a probability is moved by `MOVED` log odds before it is told; `--write` puts the weights into cpqa/data/quotes.json.
-The weights and figures in the repository are of November 29, before a vote had its floor (known_answers.ipynb says what it changes).
+What the weights are worth on questions that they did not see is told by tenfold cross-validation over questions, with and without the
+vote and the questions written for sentences, beside the weights of before, and with the network before where its folder is given. A
+sentence may be of use and no answer, so that a probability is moved by `MOVED` log odds before it is told; `--write` puts the weights into
+cpqa/data/quotes.json.
 """
 import json
 import re
@@ -29,6 +33,7 @@ import msgspec
 import numpy as np
 from common import ROOT, save
 from msgspec.structs import replace
+from patient_questions import table
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from sklearn.linear_model import LogisticRegression
@@ -46,16 +51,16 @@ from cpqa.literature.demo_notes import demo_notes
 from cpqa.literature.study_kinds import study_kind
 from cpqa.passages.segmenters import SentenceSplitter
 from cpqa.passages.sentences import sentences
+from cpqa.retrieval.encoder_contracts import directions
 from cpqa.retrieval.encoders import EmbeddedEncoder, KnownVectors
 from cpqa.retrieval.patient_words import both_forms, in_literature
 from cpqa.retrieval.vectors import embedded_text
 
-DATA, QUOTES = ROOT / 'cpqa' / 'data' / 'known_answers.tsv', ROOT / 'cpqa' / 'data' / 'quotes.json'
+DATA, QUOTES, WRITTEN = (ROOT / 'cpqa' / 'data' / name for name in ('known_answers.tsv', 'quotes.json', 'written_questions.npz'))
 SHOWN, OF_ONE, NEAREST, FOLDS = 6, 2, 50, 10
 ALIKE, ASIDE = .8, 5     # the cosine from which on two are of one group; one group in so many
 MOVED, LEAST = .4, .5
-SIGNS = ('near', 'title', 'held', 'page', 'opens', 'answers', 'voted')
-BEFORE = reader.QuoteWeights({'near': 1.511, 'title': .851, 'held': 1.426, 'page': .551, 'answers': .58}, -2.021)   # of November 28
+SIGNS = ('near', 'title', 'held', 'page', 'opens', 'answers', 'voted', 'asked')
 
 
 def judged() -> dict[str, tuple[list[str], list[str]]]:
@@ -141,12 +146,12 @@ def signs(questions: list[str], done: dict, networks: list[AnswerNetwork]) -> tu
     "Of all that was shown for these questions the signs, those of each network, whether it answers, and the number of the question."
     encoder, known, x, y, group = EmbeddedEncoder(), known_questions(), [], [], []
     stored, documents = KnownVectors(encoder, DEMO_VECTORS), {n.id: n.document() for n in demo_notes()}
-    number, told = {q: i for i, q in enumerate(known.questions)}, room.known_answers()
+    number, told, (of, vectors) = {q: i for i, q in enumerate(known.questions)}, room.known_answers(), room._written()
     titles = cache(lambda title: stored.encode([title])[0])
     for n, question in enumerate(questions):
         forms = both_forms(question)
         read_as, own = encoder.encode(forms, 'query'), number[question]
-        cosines = (known.vectors @ read_as.T).max(1)
+        cosines, written_for = (known.vectors @ read_as.T).max(1), (vectors @ read_as.T).max(1)
         places = [(documents[id], int(k), at) for sort in done[question] for at in sort for id, _, k in [at.partition(':')]]
         said = [(d.text[slice(*reader.standing(d, sentences(d)[k]))], d.title) for d, k, _ in places]
         odds = np.array([np.mean([network.log_odds(asked, said) for asked in forms], axis=0) for network in networks])
@@ -158,10 +163,13 @@ def signs(questions: list[str], done: dict, networks: list[AnswerNetwork]) -> tu
             others = room.Judged(*(tuple(i for i in part if i != own) for part in told[d.id, k]))
             page = study_kind(d) == 'information page'
             x.append([[near, title, share_held(question, {*ENGLISH.analyze(f'{d.title} {d.text[a:b]}')}), page, page and k == 0, said_odds,
-                       room.vote(cosines, others)] for said_odds in odds[:, i]])
+                       room.vote(cosines, others), written_for[of[d.id, k]].max() if (d.id, k) in of else np.nan]
+                      for said_odds in odds[:, i]])
             y.append(at in done[question][0])
             group.append(n)
-    return np.array(x, float).transpose(1, 0, 2), np.array(y), np.array(group)
+    x = np.array(x, float)
+    x[..., -1] = np.where(np.isnan(x[..., -1]), np.nanmedian(x[..., -1]), x[..., -1])
+    return x.transpose(1, 0, 2), np.array(y), np.array(group)
 
 
 def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
@@ -175,6 +183,16 @@ def told(p: np.ndarray, y: np.ndarray, group: np.ndarray) -> dict:
             **{f'answer from {bar} on': right([i for i in first if p[i] >= bar]) for bar in (LEAST, .55, .75)}}
 
 
+def written():
+    "Writes the vectors of the questions that were written for sentences (labels/answer_questions.tsv), and their places."
+    rows = [(r['question'], f"{r['doc']}:{int(r['sentence']) - 1}") for r in table('answer_questions.tsv')]
+    there = {f'{n.id}:{k}' for n in demo_notes() for k in range(len(sentences(n.document())))}
+    rows, encoder = [r for r in rows if r[1] in there], EmbeddedEncoder()
+    vectors = directions(encoder.encode([q for q, _ in rows], 'query'), encoder.describe().get('similarity'))
+    np.savez_compressed(WRITTEN, places=np.array([p for _, p in rows]), vectors=np.round(vectors * 127).astype(np.int8))
+    print(f'{len(rows):,} questions for {len({p for _, p in rows}):,} of {len(there):,} sentences, {WRITTEN.stat().st_size / 1e6:.1f} MB')
+
+
 def fitted(x: np.ndarray, y: np.ndarray): return LogisticRegression(max_iter=3000).fit(x, y)
 
 
@@ -185,22 +203,23 @@ def fit(write: bool, before: str):
     done = judged()
     questions = sorted(kept_aside() & done.keys())
     x, y, group = signs(questions, done, [shipped_answer(), *([AnswerNetwork(before)] if before else [])])
-    part, without = np.random.default_rng(0).permutation(len(questions)) % FOLDS, [i for i, s in enumerate(SIGNS) if s != 'voted']
-    found, every = {}, list(range(len(SIGNS)))
-    kinds = [('with the vote', 0, every), ('without it', 0, without), *([('with the network before', 1, every)] if before else [])]
-    for name, of, columns in kinds:
+    part, found, of = np.random.default_rng(0).permutation(len(questions)) % FOLDS, {}, lambda *but: [s not in but for s in SIGNS]
+    kinds = [('all signs', 0, of()), ('without the vote', 0, of('voted')), ('without the questions written', 0, of('asked')),
+             ('without either', 0, of('voted', 'asked')), *([('with the network before', 1, of())] if before else [])]
+    for name, network, columns in kinds:
         found[name] = np.zeros(len(y))
         for k in range(FOLDS):
-            rest = part[group] == k
-            found[name][rest] = moved(fitted(x[of][~rest][:, columns], y[~rest]).predict_proba(x[of][rest][:, columns])[:, 1])
+            rest, its = part[group] == k, x[network][:, np.array(columns)]
+            found[name][rest] = moved(fitted(its[~rest], y[~rest]).predict_proba(its[rest])[:, 1])
     quotes = msgspec.json.decode(QUOTES.read_bytes(), type=dict[str, reader.QuoteWeights])
-    found['the weights before'] = reader.answer_probability({s: x[-1][:, i] for i, s in enumerate(SIGNS)}, BEFORE)
+    found['the weights before'] = reader.answer_probability({s: x[-1][:, i] for i, s in enumerate(SIGNS)}, quotes['questions'])
     model = fitted(x[0], y)
     weights = {s: round(float(w), 3) for s, w in zip(SIGNS, model.coef_[0])}
     if write:
+        usual = {s: round(float(np.median(x[0][:, SIGNS.index(s)])), 3) for s in ('voted', 'asked')}
         quotes['questions'] = replace(quotes['questions'], weights=weights, least=LEAST,
                                       intercept=round(float(model.intercept_[0]) + MOVED, 3),
-                                      usual=quotes['questions'].usual | {'voted': round(float(np.median(x[0][:, -1])), 3)},
+                                      usual=quotes['questions'].usual | usual,
                                       chosen_on=f'{len(y):,} sentences judged for {len(questions):,} known questions',
                                       date=date.today().isoformat())
         QUOTES.write_text(json.dumps(msgspec.to_builtins(quotes), indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
@@ -215,4 +234,5 @@ if __name__ == '__main__':
     if sys.argv[1] == 'candidates': candidates(Path(sys.argv[2]), int((sys.argv[3:] or ['8'])[0]))
     elif sys.argv[1] == 'again': again(Path(sys.argv[2]), int((sys.argv[3:] or ['8'])[0]))
     elif sys.argv[1] == 'read': read(Path(sys.argv[2]))
+    elif sys.argv[1] == 'written': written()
     else: fit('--write' in sys.argv, sys.argv[sys.argv.index('--before') + 1] if '--before' in sys.argv else '')

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from .abstention import NOTHING, Grounds, abstention
 from .answer_selection import AnswerNetwork, shipped_answer
 from .citations import checked, cite, commands
-from .known_answers import votes
+from .known_answers import NEARLY, asked_alike, votes
 from .readers import Gathered, Tools
 from .question_kinds import kind_of
 from .question_words import content_words, not_held, share_held, unmentioned
@@ -102,6 +102,7 @@ SIGNS = {
     'opens': 'does the sentence open one?',
     'answers': 'log odds, by the answer network, that the sentence answers the question',
     'voted': 'log odds, by what was judged of it beside known questions, that the sentence answers one so like them',
+    'asked': 'cosine of question and the nearest one that was written for the sentence',
     'concludes': 'does the section conclude, by its label; or does the sentence end a text without labels?',
     'figures': 'n / (1 + n) for the n statistical signs in the sentence: equations, decimals, intervals, ratios',
     'open': 'is the question no question of yes or no?',
@@ -320,8 +321,7 @@ def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, 
     held = [share_held(question, set(ENGLISH.analyze(f'{d.title} {d.text[a:b]}'))) for d, (a, b) in found]
     unasked = np.full(len(found), float(kind_of(question) != 'yesno'))
     return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': _log_odds(probability), 'sentence': _log_odds(alone), **cosines,
-            'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked, 'answers': np.full(len(found), np.nan),
-            'voted': votes(question, found, g.encoder) if weights.weights.get('voted') else np.full(len(found), np.nan),
+            'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked, **{name: np.full(len(found), np.nan) for name in ('answers', 'voted', 'asked')},
             'concludes': np.array([concludes(d, span) for d, span in found], float),
             'figures': np.array([1 - 1 / (1 + len(_STATISTICS.findall(d.text[a:b]))) for d, (a, b) in found])}
 
@@ -345,14 +345,15 @@ def _answers(reader: 'QuotingReader', question: str, found: _Found) -> tuple[np.
         return odds, ()
     except (ModelError, MissingExtra) as e: return np.full(len(found), np.nan), (f'{e}: the sentences were chosen without it',)
 
-def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered) -> _Scored:
+def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered, told: Mapping[str, np.ndarray]) -> _Scored:
+    "The scores of these sentences; of some signs it is told what they are."
     yesno, unknown = kind_of(question) == 'yesno', np.full(len(found), np.nan)
     network = yesno or g.encoder is None and np.isnan(of_passages(g.evidence, found)[0]).all()
     said = [in_context(d, span) for d, span in found] if network else []
     stances = reader.stance.read(in_literature(question), said) if said else []
     scale = reader.scale(question, among(d for d, _ in found))
     alone, notes = _alone(question, found, g.reranker) if yesno and scale.weights.get('sentence') else (unknown, ())
-    signs = quote_signs(question, found, g, np.array([s.finding for s in stances]) if said else unknown, alone, scale)
+    signs = quote_signs(question, found, g, np.array([s.finding for s in stances]) if said else unknown, alone, scale) | told
     if scale.weights.get('answers') and found:
         signs['answers'], more = _answers(reader, question, found)
         notes += more
@@ -435,10 +436,12 @@ def _quoting_answer(reader: 'QuotingReader', g: Gathered) -> Answer:
     question = g.meant or g.question
     every = candidates(g.evidence, g.documents)
     about = _on_subject(in_literature(question), every)
-    found = worth_reading(in_literature(question), about)
-    voted = votes(question, about, g.encoder)
-    found += [about[i] for i in np.flatnonzero(voted > 0).tolist() if about[i] not in found]
-    given = _scored(reader, question, found, g)
+    told = {'voted': votes(question, about, g.encoder), 'asked': asked_alike(question, about, g.encoder)}
+    place = {(d.id, span): i for i, (d, span) in enumerate(about)}
+    read = [place[d.id, span] for d, span in worth_reading(in_literature(question), about)]
+    read += [i for i in np.flatnonzero((told['voted'] > 0) | (told['asked'] >= NEARLY)).tolist() if i not in read]
+    found = [about[i] for i in read]
+    given = _scored(reader, question, found, g, {name: values[read] for name, values in told.items()})
     blank = Answer(question, NOTHING, evidence=tuple(g.evidence), abstained=True, confidence=_best(given), notes=given.notes,
                    kind='yesno' if kind_of(question) == 'yesno' else 'long')
     if why := abstention(_grounds(reader, given, g, len(every) - len(about))):
