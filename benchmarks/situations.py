@@ -12,8 +12,8 @@ which nothing learns from (APART). A seventh wrote 180 dangers that a death is t
 an eighth 240 for `waiting`, half of which only sound like it, and 60 apart. A ninth wrote 150 signs of what can be treated and looks like
 the end, or like nothing, and 150 sad or frightening stories in which nobody dies, of both 40 apart (of the first and of the dangers:
 LIKE_AN_END). A tenth wrote 550 as they are typed into a search box, 200 of which only sound like one, and one in six of them is apart
-("keytruda diarrhea is it normal" had got no word). The 610 ordinary messages of danger_stories.tsv (ids that begin with pm) were marked by
-two more for all eight.
+("keytruda diarrhea is it normal" had got no word); they came after the network in the package. The 610 ordinary messages of
+danger_stories.tsv (ids that begin with pm) were marked by two more for all eight.
 Sessions that knew nothing of the program marked the first; for `bereaved` those of them that hold a word of death or loss,
 for `waiting` the 120 that a first fit thought likeliest. Phrases that tell of a danger (danger*.tsv) count as none of NO_DANGER; of them
 SOME are learnt from.

@@ -14,7 +14,8 @@ did not learn from; the bars are set so that few of the real messages and patien
 (benchmarks/labels/meqsum_danger.tsv, liveqa_danger.tsv and patient_danger.tsv name those that do, as somebody read them who knew no
 result; they are learnt as what they are).
 The last 600 lines of danger_stories.tsv are of November 29: 220 calm ones in a dark tone, and 260 that sound alarming by a word (shaking
-for fear, aches, a last pint) beside 120 dangers told quietly in the same words.
+for fear, aches, a last pint) beside 120 dangers told quietly in the same words. They came after the network in the package, which has not
+learnt from them.
 """
 import argparse
 import csv
