@@ -98,8 +98,7 @@ SIGNS = {
     'title': 'cosine of question and title',
     'said': 'cosine of question and sentence, without its title',
     'held': 'share of the words of the question that sentence and title hold, in any form, rare words weighing more',
-    'page': 'is the document an information page?',
-    'opens': 'does the sentence open one?',
+    'page': 'is the document an information page?', 'opens': 'does the sentence open one?',
     'answers': 'log odds, by the answer network, that the sentence answers the question',
     'voted': 'log odds, by what was judged of it beside known questions, that the sentence answers one so like them',
     'asked': 'cosine of question and the nearest one that was written for the sentence',
@@ -321,7 +320,8 @@ def quote_signs(question: str, found: _Found, g: Gathered, finding: np.ndarray, 
     held = [share_held(question, set(ENGLISH.analyze(f'{d.title} {d.text[a:b]}'))) for d, (a, b) in found]
     unasked = np.full(len(found), float(kind_of(question) != 'yesno'))
     return {'finding': _log_odds(np.minimum(finding, _SURE)), 'passage': _log_odds(probability), 'sentence': _log_odds(alone), **cosines,
-            'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked, **{name: np.full(len(found), np.nan) for name in ('answers', 'voted', 'asked')},
+            'held': np.array(held), 'page': page, 'opens': opens, 'open': unasked,
+            **dict.fromkeys(('answers', 'voted', 'asked'), np.full(len(found), np.nan)),
             'concludes': np.array([concludes(d, span) for d, span in found], float),
             'figures': np.array([1 - 1 / (1 + len(_STATISTICS.findall(d.text[a:b]))) for d, (a, b) in found])}
 
