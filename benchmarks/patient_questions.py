@@ -72,6 +72,9 @@ on the same screens, `before ...` the reader and the notes of that morning on 11
 November 29` are 20 (au...) put to 329 whole papers, and `..., messages` 40 messages (at...), four with a danger that is played down; six
 get the words for a danger, two of them wrongly, and count as not answered. What is suggested beside a refusal was changed after the
 screens had been read: it names no cancer and no medicine that the question does not; and a vote got its floor.
+`demo, questions written for sentences` are 120 more of what is asked most (av...) by a session that knew nothing, put to the reader of
+that evening, with 517 notes more and the notes that written questions bring; two sessions read sixty screens each. av026, refused and then
+answered in a shorter form, counts as answered.
 Of d..., q..., u..., w..., y... and z... too is learnt what searchers found for those that had not been answered (answer_grades.tsv).
 Each screen was graded by another session, which saw the screens alone. None of them were patients or doctors.
 
