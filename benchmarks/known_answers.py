@@ -19,7 +19,8 @@ that was shown for each: does the sentence answer the question? Of the vote of k
 What the weights are worth on questions that they did not see is told by tenfold cross-validation over questions, with and without the
 vote and the questions written for sentences, beside the weights of before, and with the network before where its folder is given. A
 sentence may be of use and no answer, so that a probability is moved by `MOVED` log odds before it is told; `--write` puts the weights into
-cpqa/data/quotes.json.
+cpqa/data/quotes.json. The weights there are of that afternoon, fitted by the script of commit b3df792 to 1,500 questions and their six
+nearest sentences; those fitted anew (known_answers.json, `weights`) refused good answers that the tests hold, and were taken back.
 """
 import json
 import re

@@ -203,7 +203,8 @@ def ship(folder: Path, taught: Path, out: Path, share: float):
         table_out = csv.DictWriter(f, [*[c for c in every[0] if c != 'left_out'], 'left_out'], delimiter='\t', lineterminator='\n')
         table_out.writeheader()
         for n, r in enumerate(every): table_out.writerow(r | {'left_out': left_out.get(n, '')})
-    count = made['pairs']
+    count, large = made['pairs'], 'what a network of 842 million weights says, taught by notes and grades'
+    teacher = large if 'the large network' in made['figures'] else f'what the network before says, which learnt {large}'
     n = sum(r['kind'] == 'written' and r['worth'] == 1 for r in rows)
     used = (DataUsed('questions written for sentences of the demo notes', 'Apache-2.0', n, 'by sessions of a language model'),
             DataUsed('questions written for papers', 'Apache-2.0', len({r['question'] for r in rows if r['kind'] == 'papers'}),
@@ -211,9 +212,9 @@ def ship(folder: Path, taught: Path, out: Path, share: float):
             DataUsed('sentences found for patients\' questions', 'Apache-2.0', count['graded'], 'graded by sessions of a language model'),
             DataUsed('sentences of the demo notes shown for known questions', 'Apache-2.0', count.get('known', 0),
                      'judged by sessions of a language model'),
-            DataUsed('what the network before says, taught by one of 842 million weights', 'Apache-2.0', sum(count.values()),
-                     'of pairs many of which nobody judged; the base of the large one was the first 18 layers of '
-                     'Qwen2.5-Coder-1.5B-Instruct' + f'. {1 - share:.0%} of each weight is of the network before' * (share < 1)))
+            DataUsed(teacher, 'Apache-2.0', sum(count.values()), 'of pairs many of which nobody judged; the base of the large network was '
+                     'the first 18 layers of Qwen2.5-Coder-1.5B-Instruct'
+                     + f'. {1 - share:.0%} of each weight is of the network before' * (share < 1)))
     figures = [Measured(f'AUROC in {name}, of use or not, of questions left out', value, len(tests[name]))
                for name, value in made['figures']['ships'].items()]
     about = About('the stance network of cpqa', 'Apache-2.0', 'Apache-2.0', used, (), tuple(figures),
