@@ -45,7 +45,7 @@ def test_term_search_finds_what_it_finds_for_papers_words(qa, lay, clinical):
 
 @pytest.mark.parametrize('american,british', [('leukemia', 'leukaemia'), ('tumor', 'tumour')])
 def test_both_spellings_find_the_same(qa, american, british):
-    there, here = ({h.id for h in qa.search(q, 500, 'bm25')} for q in (american, british))
+    there, here = ({h.id for h in qa.search(q, 4000, 'bm25')} for q in (american, british))
     assert there == here and len(here) >= 18
 
 
@@ -54,9 +54,9 @@ def test_words_of_several_senses_are_left_alone(text): assert in_literature(text
 
 
 def test_the_answer_keeps_the_question_and_the_trace_tells_the_forms(qa):
-    asked = 'Does Keytruda help in lung cancer?'
+    asked = 'Does Herceptin help in breast cancer?'
     answer = qa.ask(asked)
-    assert answer.question == asked and answer.trace['forms'] == [asked, 'Does pembrolizumab help in lung cancer?']
+    assert answer.question == asked and answer.trace['forms'] == [asked, 'Does trastuzumab help in breast cancer?']
 
 
 def test_nothing_to_replace_changes_nothing(qa, monkeypatch):

@@ -14,7 +14,7 @@ from cpqa.literature.entrez import Entrez, EntrezError
 from cpqa.pipeline import CancerQA
 from cpqa.retrieval.sources import SOURCES, LibrarySource, LiveSource, PubMedSource, Scope
 
-QUESTION = 'Does ginger tea lower nausea after surgery?'
+QUESTION = 'Does ginger tea lower nausea after breast surgery?'
 NEW = Document('90000001', 'Ginger tea after surgery', 'Ginger tea lowered nausea after surgery in 80 adults with breast cancer.',
                year=2025)
 
