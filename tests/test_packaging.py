@@ -31,7 +31,7 @@ DATA = ['cpqa/data/calibrators.json', 'cpqa/data/cancer_lexicon.jsonl', 'cpqa/da
         'cpqa/data/demo_notes.jsonl', 'cpqa/data/demo_vectors.npz', 'cpqa/data/glossary.jsonl', 'cpqa/data/messages.json',
         *(f'cpqa/data/known_questions.{kind}' for kind in ('json', 'npz', 'txt')), 'cpqa/data/known_answers.tsv', 'cpqa/data/poison.jsonl',
         'cpqa/data/medicine_kinds.jsonl', 'cpqa/data/patient_words.jsonl', 'cpqa/data/prices.json', 'cpqa/data/quotes.json',
-        'cpqa/data/last_days.json', 'cpqa/data/unmentioned.json', 'cpqa/data/verdict.json',
+        'cpqa/data/last_days.json', 'cpqa/data/unmentioned.json', 'cpqa/data/verdict.json', 'cpqa/data/written_questions.npz',
         *(f'cpqa/data/words/{name}.toml' for name in ('abroad', 'direction', 'languages', 'made_findings', 'polarity')),
         'cpqa/data/words/scientific.txt']
 KINDS = ('answer', 'bi-encoder', 'cross-encoder', 'danger', 'situations', 'stance')

@@ -345,7 +345,7 @@ def _answers(reader: 'QuotingReader', question: str, found: _Found) -> tuple[np.
         return odds, ()
     except (ModelError, MissingExtra) as e: return np.full(len(found), np.nan), (f'{e}: the sentences were chosen without it',)
 
-def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered, told: Mapping[str, np.ndarray]) -> _Scored:
+def _scored(reader: 'QuotingReader', question: str, found: _Found, g: Gathered, told: dict[str, np.ndarray]) -> _Scored:
     "The scores of these sentences; of some signs it is told what they are."
     yesno, unknown = kind_of(question) == 'yesno', np.full(len(found), np.nan)
     network = yesno or g.encoder is None and np.isnan(of_passages(g.evidence, found)[0]).all()
